@@ -39,7 +39,7 @@ class CoreTest < Minitest::Test
     end
     assert_raises(Jobq::Broken) { @core.send(:heartbeat, Jobq::Hand::Beat.new(false, [], [first, second], [first])) }
     both = Jobq::Parameters.array([1, 2])
-    assert_equal([[Jobq::Statements::HEARTBEAT_MANY, both, both], [Jobq::Statements::HEARTBEAT, "1", "1", "1"]], asked)
+    assert_equal([[Jobq::Statements::HEARTBEAT_MANY, both, both, @core.instance_variable_get(:@presence).now], [Jobq::Statements::HEARTBEAT, "1", "1", "1"]], asked)
     assert(first.progress_is_new?)
   end
 

@@ -54,6 +54,22 @@ class WorkerTest < JobqTest
     becomes_status("completed", enqueue("echo"))
   end
 
+  def test_the_server_shows_the_worker_until_it_stops
+    shown = "SELECT concat_ws(' ', kinds, slots, client, state, running) FROM jobq_workers() WHERE queues = ARRAY[$1::text]"
+    gate = Queue.new
+    work({ "y" => ->(_job) { gate.pop }, "x" => ->(_job) {} }, slots: 2)
+    told = "{x,y} 2 jobq-activejob #{Jobq::VERSION}"
+    becomes("#{told} waiting 0", shown, @queue)
+    ["waiting 1", "busy 2"].each do |state|
+      enqueue("y")
+      becomes("#{told} #{state}", shown, @queue)
+    end
+    2.times { gate << nil }
+    becomes("#{told} waiting 0", shown, @queue)
+    @worker.stop
+    becomes(nil, shown, @queue)
+  end
+
   def test_details_of_an_error_are_stored_or_left_out_if_the_server_rejects_them
     seen = []
     work({ "fails" => ->(_job) { raise IOError, "no address" } }, on_error: ->(error, job) { seen << [error.message, job.id] },

@@ -549,7 +549,7 @@ class BeatTest(unittest.TestCase):
             self.core.hand.claimed(job)
         first.set_progress(1)
         sent = self.broken_by(lambda: self.core._heartbeat(Beat(jobs=[first, second], progress=[first])), statements.HEARTBEAT)
-        self.assertEqual(sent, [(statements.HEARTBEAT_MANY, ([1, 2], [1, 2])), (statements.HEARTBEAT, (1, 1, "1"))])
+        self.assertEqual(sent, [(statements.HEARTBEAT_MANY, ([1, 2], [1, 2], self.core.presence.now)), (statements.HEARTBEAT, (1, 1, "1"))])
         self.assertTrue(first.progress_is_new)
 
     def test_a_report_that_cannot_be_sent_does_not_delay_other_heartbeats(self):

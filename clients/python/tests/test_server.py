@@ -592,6 +592,20 @@ class WorkerTest(Base):
         self.assertEqual([self.status(job) for job in jobs], ["completed", "failed", "completed"])
         self.assertRegex(self.value("SELECT error FROM jobq.jobs WHERE id = %s", jobs[1]), "u0000")
 
+    def test_the_server_shows_the_worker_until_it_stops(self):
+        shown = "SELECT (SELECT concat_ws(' ', queues, kinds, slots, client, state, running) FROM jobq_workers() WHERE worker_id = %s)"
+        gate = threading.Event()
+        worker = self.start({"y": lambda job: gate.wait(LIMIT), "x": print}, slots=2)
+        told = f'{{"{self.queue}"}} {{x,y}} 2 jobq-python {jobq.__version__}'
+        self.becomes(f"{told} waiting 0", shown, worker.options.worker_id)
+        for running, state in ((1, "waiting"), (2, "busy")):
+            jobq.enqueue(self.connection, self.queue, kind="y")
+            self.becomes(f"{told} {state} {running}", shown, worker.options.worker_id)
+        gate.set()
+        self.becomes(f"{told} waiting 0", shown, worker.options.worker_id)
+        worker.stop()
+        self.becomes(None, shown, worker.options.worker_id)
+
     def test_times_in_any_datestyle_and_year(self):
         wanted = [dt.datetime.min, dt.datetime(2020, 12, 5, 10, 0, 0, 1)]
         for at in ("0044-03-15 BC", "2020-12-05 10:00:00.000001+00"):

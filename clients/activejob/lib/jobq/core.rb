@@ -14,6 +14,7 @@ module Jobq
       @options, @kinds, @given, @log = options, kinds.sort, given, log
       @begin_job, @run_job, @when_over = begin_job, run_job, when_over
       @hand = Hand.new(options)
+      @presence = Presence.new(options, @kinds)
       @conflicts, @failures = Conflicts.new, failures
       @look_at = 0
       @wait_timeout = options.wait_timeout
@@ -158,7 +159,7 @@ module Jobq
 
     # Claims jobs. Returns whether there may be more.
     def claim(completions, room)
-      rows = ask_for_jobs(completions, Statements.claim_parameters(@options, @kinds, room, @hand.rooms)) or return true
+      rows = ask_for_jobs(completions, Statements.claim_parameters(@options, @kinds, room, @presence.now, @hand.rooms)) or return true
       @hand.reported(completions.map(&:job))
       rows.each { |row| begin_job(@begin_job.call(row)) }
       rows.any?
@@ -202,7 +203,7 @@ module Jobq
         @hand.rest([FIRST_POLL * 2**[polls, 20].min, longest].min)
       else
         rooms = @hand.rooms(waits: true)
-        @claims.rows(rooms ? Statements::WAIT_ANY : Statements::WAIT, *Statements.wait_parameters(@options, @kinds, room, @wait_timeout, rooms))
+        @claims.rows(rooms ? Statements::WAIT_ANY : Statements::WAIT, *Statements.wait_parameters(@options, @kinds, room, @wait_timeout, @presence.now, rooms))
       end
     rescue PG::QueryCanceled => e
       return if @wait_canceled
@@ -222,6 +223,7 @@ module Jobq
       @hand.stop
       @log.error("#{@options.worker_id}: heartbeats have ended: #{e.full_message(highlight: false)}")
     ensure
+      say_goodbye
       @beats.close
       if @hand.gave_up
         @log.error("#{@options.worker_id}: jobs that could not be reported: #{@hand.in_hand.map(&:id).join(', ')}")
@@ -229,6 +231,15 @@ module Jobq
       @hand.stand_in&.close
       @when_over.call
       Liveness.of_process.leave(@hand)
+    end
+
+    # Tells the server that the worker has stopped, unless the server might not answer.
+    def say_goodbye
+      return if !@beats.open? || @hand.claiming? || @hand.gave_up
+
+      @beats.rows(Statements::HEARTBEAT_MANY, *lease_parameters([]), @presence.last)
+    rescue Broken, PG::Error => e
+      @log.info("#{@options.worker_id}: the goodbye was not sent: #{e.message.strip}")
     end
 
     def beat_until_over
@@ -316,7 +327,7 @@ module Jobq
     end
 
     def heartbeat_together(jobs)
-      rows = @beats.rows(Statements::HEARTBEAT_MANY, *lease_parameters(jobs))
+      rows = @beats.rows(Statements::HEARTBEAT_MANY, *lease_parameters(jobs), @presence.now)
       jobs.zip(rows) do |job, row|
         @hand.stand_in&.beaten(job)
         heard(job, row["state"])

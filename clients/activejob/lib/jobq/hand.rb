@@ -59,6 +59,11 @@ module Jobq
       @due[thread] = now + seconds
     end
 
+    # Returns whether the claiming thread is still running.
+    def claiming?
+      @lock.synchronize { @claiming }
+    end
+
     # Returns which thread is stuck, or nil. Claims are not needed while the worker stops. Takes no lock, because the thread may be
     # stuck with the lock.
     def stuck

@@ -19,6 +19,10 @@ module Jobq
       @connection ||= connect
     end
 
+    def open?
+      !@connection.nil?
+    end
+
     # Returns the rows. Raises Broken if the connection breaks; then the outcome of the statement is unknown.
     def rows(statement, *parameters)
       connection = open

@@ -7,19 +7,21 @@ module Jobq
     CLAIMED = "id, lease, queue, kind, payload, attempt, max_attempts, priority, version, extract(epoch FROM run_at) AS run_at, " \
               "extract(epoch FROM created_at) AS created_at, progress, metadata, heartbeat_seconds"
     CLAIM = <<~SQL
-      SELECT #{CLAIMED} FROM jobq_claim($1::text, $2::text, $3::int, $4::text[], $5::int[], $6::text[], $7::interval)
+      SELECT #{CLAIMED} FROM jobq_claim($1::text, $2::text, $3::int, $4::text[], $5::int[], $6::text[], $7::interval, $8::jsonb)
     SQL
     COMPLETE_AND_CLAIM = <<~SQL
-      SELECT #{CLAIMED} FROM jobq_complete_and_claim($8::bigint[], $9::bigint[], $10::jsonb[],
-                                                     $1::text, $2::text, $3::int, $4::text[], $5::int[], $6::text[], $7::interval)
+      SELECT #{CLAIMED} FROM jobq_complete_and_claim($9::bigint[], $10::bigint[], $11::jsonb[],
+                                                     $1::text, $2::text, $3::int, $4::text[], $5::int[], $6::text[], $7::interval,
+                                                     worker_info => $8::jsonb)
     SQL
-    WAIT = "CALL jobq_wait($1::text, $2::interval, $3::text[], $4::int[], $5::text[], $6::text, $7::int)"
+    WAIT = "CALL jobq_wait($1::text, $2::interval, $3::text[], $4::int[], $5::text[], $6::text, $7::int, $8::jsonb)"
     # For a worker that serves several queues.
     ANY = "worker_id => $2::text, batch => $3::int, kinds => $4::text[], versions => $5::int[], capabilities => $6::text[], " \
-          "heartbeat_timeout => $7::interval, queues => $1::text[], weights => $8::int[], oldest_first => $9::boolean, batches => $10::int[]"
+          "heartbeat_timeout => $7::interval, worker_info => $8::jsonb, " \
+          "queues => $1::text[], weights => $9::int[], oldest_first => $10::boolean, batches => $11::int[]"
     CLAIM_ANY = "SELECT #{CLAIMED} FROM jobq_claim_any(#{ANY})"
-    COMPLETE_AND_CLAIM_ANY = "SELECT #{CLAIMED} FROM jobq_complete_and_claim($11::bigint[], $12::bigint[], $13::jsonb[], #{ANY})"
-    WAIT_ANY = "CALL jobq_wait_any($1::text[], $2::interval, $3::text[], $4::int[], $5::text[], $6::text, $7::int)"
+    COMPLETE_AND_CLAIM_ANY = "SELECT #{CLAIMED} FROM jobq_complete_and_claim($12::bigint[], $13::bigint[], $14::jsonb[], #{ANY})"
+    WAIT_ANY = "CALL jobq_wait_any($1::text[], $2::interval, $3::text[], $4::int[], $5::text[], $6::text, $7::int, worker_info => $8::jsonb)"
     WAITS = [WAIT, WAIT_ANY].freeze
     # Counts at most a thousand jobs of each lane.
     OTHERS = <<~SQL
@@ -34,7 +36,7 @@ module Jobq
     # wait.
     BRIEFLY = "WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true))"
     HEARTBEAT_BRIEFLY = "#{BRIEFLY} SELECT jobq_heartbeat($1::bigint, $2::bigint, NULL) FROM briefly"
-    HEARTBEAT_MANY = "SELECT job_id, state FROM jobq_heartbeat_many($1::bigint[], $2::bigint[])"
+    HEARTBEAT_MANY = "SELECT job_id, state FROM jobq_heartbeat_many($1::bigint[], $2::bigint[], $3::jsonb)"
     # The table of the log lines may be locked, too.
     WRITE_LOG = "WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '1s', true)) " \
                 "SELECT (jobq_write_log($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::double precision[])).stored FROM briefly"
@@ -52,10 +54,10 @@ module Jobq
 
     module_function
 
-    # Returns the parameters $1 to $7 of a claim, or $1 to $10 of a claim from several queues. rooms: the free slots of the queues.
-    def claim_parameters(options, kinds, batch, rooms = nil)
+    # Returns the parameters $1 to $8 of a claim, or $1 to $11 of a claim from several queues. rooms: the free slots of the queues.
+    def claim_parameters(options, kinds, batch, worker_info, rooms = nil)
       [rooms ? Parameters.array(rooms.keys) : options.queue, options.worker_id, batch.to_s, Parameters.array(kinds),
-       Parameters.array(options.versions), Parameters.array(options.capabilities), Parameters.interval(options.heartbeat_timeout),
+       Parameters.array(options.versions), Parameters.array(options.capabilities), Parameters.interval(options.heartbeat_timeout), worker_info,
        *(order_parameters(options, rooms) if rooms)]
     end
 
@@ -64,9 +66,9 @@ module Jobq
       [weights, (options.queue_order == "oldest").to_s, Parameters.array(rooms.values)]
     end
 
-    def wait_parameters(options, kinds, batch, timeout, rooms = nil)
+    def wait_parameters(options, kinds, batch, timeout, worker_info, rooms = nil)
       [rooms ? Parameters.array(rooms.keys) : options.queue, Parameters.interval(timeout), Parameters.array(kinds), Parameters.array(options.versions),
-       Parameters.array(options.capabilities), options.worker_id, batch.to_s]
+       Parameters.array(options.capabilities), options.worker_id, batch.to_s, worker_info]
     end
   end
 end

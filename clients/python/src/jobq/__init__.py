@@ -1,5 +1,7 @@
 """Workers and producers for jobq, the job queue in PostgreSQL, with psycopg 3."""
 
+__version__ = "0.1.0"   # before the imports, because some of them use it
+
 from .enqueue import (Enqueued, aenqueue, aenqueue_jobs, aenqueue_many, enqueue, enqueue_jobs, enqueue_many)
 from .errors import Cancelled, Fail, Lost, OptionError, Release, Snooze, Stop, Stopping, Waiting
 from .job import TimedOut
@@ -7,8 +9,6 @@ from .options import Options, options_of_environment
 from .aio import AsyncJob, AsyncWorker
 from .serve import serve
 from .worker import Job, Worker
-
-__version__ = "0.1.0"
 
 __all__ = [
     "AsyncJob", "AsyncWorker", "Cancelled", "Enqueued", "Fail", "Job", "Lost", "OptionError", "Options", "Release", "Snooze", "Stop",

@@ -26,6 +26,7 @@ from .options import Options
 from .outcome import CANCELLED, COMPLETE, FAIL, NOTHING, RELEASE, SNOOZE, Outcome, after_refusal, in_ascii, is_finished
 from .pace import SHORT_WAIT, Pace
 from .parameters import interval
+from .presence import Presence
 
 FIRST_POLL = 0.05
 LOOK_EVERY = 600.0   # seconds between checks for jobs of other kinds
@@ -50,6 +51,7 @@ class Core:
         self.begin, self.run = begin, run
         self.hand = Hand(options.slots, options.most_claimed, options.heartbeat_interval, options.grace,  # type: ignore[arg-type]
                          queues=options.queues)  # type: ignore[arg-type]
+        self.presence = Presence(options, self.kinds)
         self.wait_timeout = float(options.wait_timeout)  # type: ignore[arg-type]
         self.pace, self.has_warned, self.has_told_of_timeout = Pace(), False, False
         self.collisions = Collisions()
@@ -263,7 +265,7 @@ class Core:
 
     def _parameters(self, room: int, waits: bool = False) -> Dict[str, Any]:
         """Returns the parameters of a claim, or of a wait. room: the number of free slots."""
-        parameters = statements.claim_parameters(self.options, self.kinds, room)
+        parameters = statements.claim_parameters(self.options, self.kinds, room, self.presence.now)
         if self.options.queues is not None:
             parameters.update(statements.queue_parameters(self.options, self.hand.rooms(waits)))
         return parameters
@@ -331,6 +333,7 @@ class Core:
             self._fail(error)   # without this thread, newly claimed jobs would get no heartbeats
             log.exception("%s: heartbeats have ended", self.options.worker_id)
         finally:
+            self._say_goodbye()
             self._beats.close()
             self._uncover()
             if self.hand.gave_up:
@@ -339,6 +342,13 @@ class Core:
             self.over.set()
             self.when_over()
             liveness.PROCESS.leave(self.hand)
+
+    def _say_goodbye(self) -> None:
+        """Tells the server that the worker has stopped, unless the server might not answer."""
+        if self._beats.connection is None or self.hand.claiming or self.hand.gave_up:
+            return
+        with contextlib.suppress(psycopg.Error, Broken):
+            self._beats.all(statements.HEARTBEAT_MANY, ([], [], self.presence.last))
 
     def _beat_until_over(self) -> None:
         pause, retry_at = connect.Pause(), None
@@ -393,7 +403,7 @@ class Core:
         if not jobs:
             return
         try:
-            rows = self._beats.all(statements.HEARTBEAT_MANY, ([job.id for job in jobs], [job.lease for job in jobs]))
+            rows = self._beats.all(statements.HEARTBEAT_MANY, ([job.id for job in jobs], [job.lease for job in jobs], self.presence.now))
         except psycopg.Error as error:
             log.error("%s: heartbeats were refused: %s", self.options.worker_id, error)
             return

@@ -7,13 +7,13 @@ import time
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Iterable, Mapping, Sequence, Union
+from typing import Any, Iterable, Mapping, Optional, Sequence, Union
 
 from .options import Options
 from .parameters import TYPES, interval, queue_of, specs_of, value_of
 
 _CLAIM_ARGUMENTS = """%(queue)s::text, %(worker_id)s::text, %(batch)s::int, %(kinds)s::text[], %(versions)s::int[],
-    %(capabilities)s::text[], %(heartbeat_timeout)s::interval"""
+    %(capabilities)s::text[], %(heartbeat_timeout)s::interval, worker_info => %(worker_info)s::jsonb"""
 
 COLUMNS = ("id", "lease", "queue", "kind", "payload", "attempt", "max_attempts", "priority", "version", "run_at", "created_at",
            "progress", "metadata", "heartbeat_seconds")
@@ -23,16 +23,18 @@ CLAIM = f"SELECT {_CLAIMED} FROM jobq_claim({_CLAIM_ARGUMENTS})"
 COMPLETE_AND_CLAIM = f"""SELECT {_CLAIMED} FROM jobq_complete_and_claim(%(ids)s::bigint[], %(leases)s::bigint[], %(results)s::jsonb[],
     {_CLAIM_ARGUMENTS})"""
 WAIT = """CALL jobq_wait(%(queue)s::text, %(wait_timeout)s::interval, %(kinds)s::text[], %(versions)s::int[],
-    %(capabilities)s::text[], %(worker_id)s::text, %(batch)s::int)"""
+    %(capabilities)s::text[], %(worker_id)s::text, %(batch)s::int, %(worker_info)s::jsonb)"""
 # For a worker that serves several queues.
 _CLAIM_ANY_ARGUMENTS = """worker_id => %(worker_id)s::text, batch => %(batch)s::int, kinds => %(kinds)s::text[],
     versions => %(versions)s::int[], capabilities => %(capabilities)s::text[], heartbeat_timeout => %(heartbeat_timeout)s::interval,
-    queues => %(queues)s::text[], weights => %(weights)s::int[], oldest_first => %(oldest_first)s::boolean, batches => %(batches)s::int[]"""
+    queues => %(queues)s::text[], weights => %(weights)s::int[], oldest_first => %(oldest_first)s::boolean, batches => %(batches)s::int[],
+    worker_info => %(worker_info)s::jsonb"""
 CLAIM_ANY = f"SELECT {_CLAIMED} FROM jobq_claim_any({_CLAIM_ANY_ARGUMENTS})"
 COMPLETE_AND_CLAIM_ANY = f"""SELECT {_CLAIMED} FROM jobq_complete_and_claim(%(ids)s::bigint[], %(leases)s::bigint[], %(results)s::jsonb[],
     {_CLAIM_ANY_ARGUMENTS})"""
 WAIT_ANY = """CALL jobq_wait_any(%(queues)s::text[], %(wait_timeout)s::interval, %(kinds)s::text[], %(versions)s::int[],
-    %(capabilities)s::text[], %(worker_id)s::text, %(batch)s::int)"""
+    %(capabilities)s::text[], %(worker_id)s::text, %(batch)s::int,
+    worker_info => %(worker_info)s::jsonb)"""
 WAITS = (WAIT, WAIT_ANY)
 WAKE = "SELECT jobq_wake(%s::text)"
 
@@ -47,7 +49,7 @@ OTHER_KINDS = """SELECT DISTINCT d.kind FROM jobq.lane_directory d WHERE d.queue
 HEARTBEAT = "SELECT jobq_heartbeat(%s::bigint, %s::bigint, %s::jsonb)"
 _BRIEFLY = "WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true))"   # applies to this statement only
 HEARTBEAT_BRIEFLY = f"{_BRIEFLY} SELECT jobq_heartbeat(%s::bigint, %s::bigint, NULL) FROM briefly"
-HEARTBEAT_MANY = "SELECT job_id, state FROM jobq_heartbeat_many(%s::bigint[], %s::bigint[])"
+HEARTBEAT_MANY = "SELECT job_id, state FROM jobq_heartbeat_many(%s::bigint[], %s::bigint[], %s::jsonb)"
 # A short lock_timeout, because heartbeats and reports must not wait for a DBA who has locked the table of the log lines.
 WRITE_LOG = """WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '1s', true))
     SELECT (jobq_write_log(%s::bigint[], %s::bigint[], %s::text[], %s::text[], %s::double precision[])).stored FROM briefly"""
@@ -73,12 +75,13 @@ WAKE_SLEEPERS = """UPDATE jobq.steps SET until = clock_timestamp()
 TICK = "SELECT count(*) FROM jobq_tick(%s::timestamptz)"
 
 
-def claim_parameters(options: Options, kinds: list[str], batch: int) -> dict[str, Any]:
+def claim_parameters(options: Options, kinds: list[str], batch: int, worker_info: Optional[str] = None) -> dict[str, Any]:
     return {
         "queue": options.queue, "worker_id": options.worker_id, "batch": batch, "kinds": kinds,
         "versions": None if options.versions is None else list(options.versions),
         "capabilities": None if options.capabilities is None else list(options.capabilities),
         "heartbeat_timeout": interval(options.heartbeat_timeout), "wait_timeout": interval(options.wait_timeout),
+        "worker_info": worker_info,
     }
 
 

@@ -190,7 +190,7 @@ class _DrainedJob(Job):
 def _claim(connection: Any, worker: Options, kinds: List[str]) -> Optional[statements.Row]:
     parameters = statements.claim_parameters(worker, kinds, 1)
     statement, values = _CLAIM, []
-    for name in ("queue", "worker_id", "batch", "kinds", "versions", "capabilities", "heartbeat_timeout"):
+    for name in ("queue", "worker_id", "batch", "kinds", "versions", "capabilities", "heartbeat_timeout", "worker_info"):
         statement = statement.replace(f"%({name})s", "%s")
         values.append(parameters[name])
     rows = run_on(connection, statement, values)
