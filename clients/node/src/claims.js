@@ -23,9 +23,12 @@ export class Claims {
     #collisions = 0;    // number of collisions since the last successful statement
     #lost = [];         // job IDs from a warning of jobq_complete_and_claim
 
-    /** hand: the jobs that the worker has in hand (hand.js). due: the next signs of life (due.js). */
-    constructor({ options, hand, configuration, log, pace, due = newDue(), lookEvery = LOOK_EVERY }) {
-        Object.assign(this, { options, hand, log, pace, due, lookEvery });
+    /**
+     * hand: the jobs that the worker has in hand (hand.js). due: the next signs of life (due.js). info: the argument worker_info
+     * (presence.js).
+     */
+    constructor({ options, hand, configuration, log, pace, due = newDue(), info = null, lookEvery = LOOK_EVERY }) {
+        Object.assign(this, { options, hand, log, pace, due, info, lookEvery });
         this.#wait = options.waitTimeout;
         this.connection = new Connection({
             name: 'claims', configuration, log, prepare: options.prepare, answered: (seconds) => pace.answered(seconds),
@@ -84,7 +87,7 @@ export class Claims {
 
     // Returns the claimed jobs, or undefined if the claim must be repeated after an error that has been handled.
     async #claim(done, room, rooms) {
-        const values = claimValues(this.options, room, rooms);
+        const values = claimValues(this.options, room, this.info, rooms);
         const [claim, completeAndClaim] = rooms ? [CLAIM_ANY, COMPLETE_AND_CLAIM_ANY] : [CLAIM, COMPLETE_AND_CLAIM];
         this.#lost = [];
         let rows;
@@ -148,7 +151,7 @@ export class Claims {
     async #sleepInServer(room) {
         try {
             const rooms = this.hand.rooms(true);
-            await this.connection.query(rooms ? WAIT_ANY : WAIT, waitValues(this.options, room, this.#wait, rooms), this.#wait);
+            await this.connection.query(rooms ? WAIT_ANY : WAIT, waitValues(this.options, room, this.#wait, this.info, rooms), this.#wait);
         } catch (error) {
             if (isCanceled(error)) await this.#endedByServer(error);
             else if (isAgain(error)) await this.#again(error);

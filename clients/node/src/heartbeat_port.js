@@ -10,9 +10,9 @@ export class HeartbeatPort {
     #dead = null;
 
     /** died(error): called when the thread ends, which happens only after an error. */
-    constructor({ connection, applicationName, interval, prepare, due, log, heard, progressed, answered, died }) {
+    constructor({ connection, applicationName, interval, prepare, due, info, log, heard, progressed, answered, died }) {
         Object.assign(this, { connection, applicationName, log, heard, progressed, answered, died });
-        this.settings = { interval, prepare, due };
+        this.settings = { interval, prepare, due, info };
     }
 
     async open() {

@@ -32,10 +32,10 @@ export class Heartbeats {
 
     /**
      * heard(lease, state), progressed(lease, number): called with answers. answered(seconds): called with the duration of each
-     * answer. due: the next signs of life (due.js).
+     * answer. due: the next signs of life (due.js). info: the argument worker_info (presence.js).
      */
-    constructor({ configuration, interval, prepare, log, heard, progressed, answered, due = newDue() }) {
-        Object.assign(this, { interval, log, heard, progressed, due });
+    constructor({ configuration, interval, prepare, log, heard, progressed, answered, due = newDue(), info = null }) {
+        Object.assign(this, { interval, log, heard, progressed, due, info });
         this.connection = new Connection({ name: 'heartbeats and reports', configuration, log, prepare, answered });
     }
 
@@ -145,7 +145,7 @@ export class Heartbeats {
         const at = now();
         let rows = [];
         try {
-            rows = await this.#send(jobs, HEARTBEAT_MANY, [jobs.map(({ id }) => id), jobs.map(({ lease }) => lease)]);
+            rows = await this.#send(jobs, HEARTBEAT_MANY, [jobs.map(({ id }) => id), jobs.map(({ lease }) => lease), this.info]);
         } catch (error) {
             if (!isBroken(error)) for (const job of jobs) job.at = at;
             throw error;

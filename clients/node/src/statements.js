@@ -12,26 +12,27 @@ const CLAIMED = `id, lease, queue, kind, payload, attempt, max_attempts, priorit
     heartbeat_seconds`;
 
 export const CLAIM = numbered(
-    `SELECT ${CLAIMED} FROM jobq_claim($Q::text, $W::text, $B::int, ${FILTER}, heartbeat_timeout => $H::interval)`,
-    ['Q', 'W', 'B', 'K', 'V', 'C', 'H']);
+    `SELECT ${CLAIMED} FROM jobq_claim($Q::text, $W::text, $B::int, ${FILTER}, heartbeat_timeout => $H::interval,
+     worker_info => $X::jsonb)`,
+    ['Q', 'W', 'B', 'K', 'V', 'C', 'H', 'X']);
 export const COMPLETE_AND_CLAIM = numbered(
     `SELECT ${CLAIMED} FROM jobq_complete_and_claim($I::bigint[], $L::bigint[], $R::jsonb[], $Q::text, $W::text, $B::int, ${FILTER},
-     heartbeat_timeout => $H::interval)`,
-    ['Q', 'W', 'B', 'K', 'V', 'C', 'H', 'I', 'L', 'R']);
+     heartbeat_timeout => $H::interval, worker_info => $X::jsonb)`,
+    ['Q', 'W', 'B', 'K', 'V', 'C', 'H', 'X', 'I', 'L', 'R']);
 export const WAIT = numbered(
-    `CALL jobq_wait($Q::text, $T::interval, ${FILTER}, worker_id => $W::text, batch => $B::int)`,
-    ['Q', 'W', 'B', 'T', 'K', 'V', 'C']);
+    `CALL jobq_wait($Q::text, $T::interval, ${FILTER}, worker_id => $W::text, batch => $B::int, worker_info => $X::jsonb)`,
+    ['Q', 'W', 'B', 'T', 'K', 'V', 'C', 'X']);
 
 // For a worker that serves several queues.
 const ANY = `worker_id => $W::text, batch => $B::int, ${FILTER}, heartbeat_timeout => $H::interval, queues => $Q::text[],
-     weights => $G::int[], oldest_first => $O::boolean, batches => $S::int[]`;
-export const CLAIM_ANY = numbered(`SELECT ${CLAIMED} FROM jobq_claim_any(${ANY})`, ['Q', 'W', 'B', 'K', 'V', 'C', 'H', 'G', 'O', 'S']);
+     worker_info => $X::jsonb, weights => $G::int[], oldest_first => $O::boolean, batches => $S::int[]`;
+export const CLAIM_ANY = numbered(`SELECT ${CLAIMED} FROM jobq_claim_any(${ANY})`, ['Q', 'W', 'B', 'K', 'V', 'C', 'H', 'X', 'G', 'O', 'S']);
 export const COMPLETE_AND_CLAIM_ANY = numbered(
     `SELECT ${CLAIMED} FROM jobq_complete_and_claim($I::bigint[], $L::bigint[], $R::jsonb[], ${ANY})`,
-    ['Q', 'W', 'B', 'K', 'V', 'C', 'H', 'G', 'O', 'S', 'I', 'L', 'R']);
+    ['Q', 'W', 'B', 'K', 'V', 'C', 'H', 'X', 'G', 'O', 'S', 'I', 'L', 'R']);
 export const WAIT_ANY = numbered(
-    `CALL jobq_wait_any($Q::text[], $T::interval, ${FILTER}, worker_id => $W::text, batch => $B::int)`,
-    ['Q', 'W', 'B', 'T', 'K', 'V', 'C']);
+    `CALL jobq_wait_any($Q::text[], $T::interval, ${FILTER}, worker_id => $W::text, batch => $B::int, worker_info => $X::jsonb)`,
+    ['Q', 'W', 'B', 'T', 'K', 'V', 'C', 'X']);
 
 // Checked first, so that a role that cannot read the tables causes no error in the server log.
 export const MAY_LOOK = `SELECT count(*) = 2 AS may_look FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -52,7 +53,7 @@ export const HEARTBEAT = 'SELECT jobq_heartbeat($1::bigint, $2::bigint, $3::json
 // wait.
 export const HEARTBEAT_BRIEFLY = `WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '50ms', true))
     SELECT jobq_heartbeat($1::bigint, $2::bigint, NULL) AS state FROM briefly`;
-export const HEARTBEAT_MANY = 'SELECT * FROM jobq_heartbeat_many($1::bigint[], $2::bigint[])';
+export const HEARTBEAT_MANY = 'SELECT * FROM jobq_heartbeat_many($1::bigint[], $2::bigint[], $3::jsonb)';
 // The table of the log lines may be locked, too.
 export const WRITE_LOG = `WITH briefly AS MATERIALIZED (SELECT set_config('lock_timeout', '1s', true))
     SELECT (jobq_write_log($1::bigint[], $2::bigint[], $3::text[], $4::text[], $5::double precision[])).stored FROM briefly`;
@@ -74,15 +75,15 @@ export const TICK = 'SELECT * FROM jobq_tick($1::timestamptz)';
 const filter = (options) => [options.kinds, options.versions, options.capabilities];
 
 // rooms: the free slots of the queues of a worker that serves several queues; a Map.
-export const claimValues = (options, batch, rooms) =>
-    [rooms ? [...rooms.keys()] : options.queue, options.workerId, batch, ...filter(options), toInterval(options.heartbeatTimeout),
+export const claimValues = (options, batch, workerInfo = null, rooms = null) =>
+    [rooms ? [...rooms.keys()] : options.queue, options.workerId, batch, ...filter(options), toInterval(options.heartbeatTimeout), workerInfo,
         ...(rooms ? orderValues(options, rooms) : [])];
 
 const orderValues = ({ queueOrder, queues }, rooms) =>
     [queueOrder === 'random' ? [...rooms.keys()].map((queue) => queues.get(queue)) : null, queueOrder === 'oldest', [...rooms.values()]];
 
-export const waitValues = (options, batch, seconds, rooms) =>
-    [rooms ? [...rooms.keys()] : options.queue, options.workerId, batch, toInterval(seconds), ...filter(options)];
+export const waitValues = (options, batch, seconds, workerInfo = null, rooms = null) =>
+    [rooms ? [...rooms.keys()] : options.queue, options.workerId, batch, toInterval(seconds), ...filter(options), workerInfo];
 
 /** Returns the IDs and leases of attempts as two arrays. */
 export const leasesOf = (attempts) => [attempts.map(({ row }) => row.id), attempts.map(({ row }) => row.lease)];

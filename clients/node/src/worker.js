@@ -10,10 +10,11 @@ import { Job } from './job.js';
 import { loggerOf } from './logger.js';
 import { checkedOptions } from './options.js';
 import { Pace, SHORT_WAIT } from './pace.js';
+import { presenceOf } from './presence.js';
 import { leave, watch } from './probes.js';
 import { Reports } from './reports.js';
 import { SlotConnections } from './slots.js';
-import { WAKE } from './statements.js';
+import { HEARTBEAT_MANY, WAKE } from './statements.js';
 import { sleep, within } from './timing.js';
 import { ended, processing } from './tracing.js';
 import { messageOf, types } from './values.js';
@@ -21,6 +22,7 @@ import { messageOf, types } from './values.js';
 const LAST_LOOK = 1;        // seconds in which handlers may notice that the worker stops
 const LAST_REPORTS = 4;     // seconds in which the last reports must be sent; with the grace period, less than the 30 s of
                             // Kubernetes
+const LAST_WORD = 1;        // seconds in which the server must hear that the worker has stopped
 const WAKES_AFTER = 5;      // seconds after which a wait that could not be woken is abandoned
 
 const TRANSACTION = { begin: 'BEGIN', commit: 'COMMIT', rollback: 'ROLLBACK' };
@@ -54,8 +56,9 @@ export class Worker {
         const configuration = () => configurationOf(options.connection, applicationName);
         const pace = new Pace({ log, interval: () => this.#shortest() });
         this.due = newDue();
+        this.presence = presenceOf(options);
         const parts = {
-            interval: options.heartbeatInterval, prepare: options.prepare, due: this.due, log,
+            interval: options.heartbeatInterval, prepare: options.prepare, due: this.due, info: this.presence.now, log,
             heard: (lease, state) => this.hand.heard(lease, state),
             progressed: (lease, number) => this.hand.progressed(lease, number),
             answered: (seconds) => pace.answered(seconds),
@@ -79,7 +82,7 @@ export class Worker {
             ended(span, lost ? { what: 'nothing', text: 'lost' } : outcome, abandoned ? 'the handler had not ended when the grace was over' : '');
         this.slotConnections = new SlotConnections({ connection: options.connection, applicationName, log });
         this.hand.host = this.#host();
-        this.claims = new Claims({ options, hand: this.hand, configuration, log, pace, due: this.due });
+        this.claims = new Claims({ options, hand: this.hand, configuration, log, pace, due: this.due, info: this.presence.now });
     }
 
     // Returns the worker's functions that attempts need.
@@ -215,6 +218,7 @@ export class Worker {
         this.#hurry.abort();
         await this.#giveBackAll();
         await within(LAST_REPORTS, over);
+        if (this.hand.size === 0) await within(LAST_WORD, this.#sayGoodbye());
         await this.#close();
         const left = this.hand.attempts;
         for (const { span } of left) ended(span, { what: 'nothing', text: 'uncertain' }, 'the worker ended before the report had arrived');
@@ -236,6 +240,11 @@ export class Worker {
             }
             await sleep(0.1);
         }
+    }
+
+    // The server forgets the worker at once. Without this, it takes a minute.
+    async #sayGoodbye() {
+        await this.heartbeats.query(HEARTBEAT_MANY, [[], [], this.presence.last]).catch(() => {});
     }
 
     async #emptied() {

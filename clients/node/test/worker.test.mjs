@@ -92,6 +92,24 @@ test('details of an error are stored, and left out if the server rejects them', 
     assert.deepEqual(seen, [['no address', true], ['no address', true]]);
 });
 
+test('the server shows the worker until it stops', async () => {
+    const shown = (id) => database.value(`SELECT (SELECT concat_ws(' ', queues, kinds, slots, state, running) FROM jobq_workers()
+        WHERE worker_id = '${id}' AND client ~ '^jobq-node [0-9.]+$')`);
+    const { opened, open } = gate();
+    let id;
+    await working({ queue: 'shown', slots: 2, handlers: { y: () => opened, x() {} } }, async (worker) => {
+        id = worker.id;
+        await becomesTrue(async () => await shown(id) === '{shown} {x,y} 2 waiting 0');
+        for (const said of ['waiting 1', 'busy 2']) {
+            await enqueue(pool, 'shown', {}, { kind: 'y' });
+            await becomesTrue(async () => await shown(id) === `{shown} {x,y} 2 ${said}`);
+        }
+        open();
+        await becomesTrue(async () => await shown(id) === '{shown} {x,y} 2 waiting 0');
+    });
+    await becomesTrue(async () => await shown(id) === null);
+});
+
 test('statement_timeout ends waits and is logged once', async () => {
     const connection = { database: database.name, options: '-c statement_timeout=200' };
     await working({ queue: 'timeout', handlers: { x() {} }, connection }, async (worker, all) => {

@@ -1,0 +1,23 @@
+// The description of a worker that the server shows in the view jobq.workers. Needs no server.
+import { createRequire } from 'node:module';
+
+const { version } = createRequire(import.meta.url)('../package.json');
+
+const MOST_BYTES = 3000;    // the server accepts 4 kB of jsonb, which needs a few more bytes than the JSON text
+
+/**
+ * Returns the argument worker_info of claims, waits, and heartbeats. now: passed to the statements as long as the worker works. last:
+ * passed when the worker has stopped.
+ */
+export function presenceOf({ workerId, queue, queues, slots, kinds }) {
+    const info = {
+        worker_id: workerId, queues: queues ? [...queues.keys()] : [queue], slots, client: `jobq-node ${version}`,
+        started_at: new Date().toISOString(),
+    };
+    const withKinds = JSON.stringify({ ...info, kinds });
+    return {
+        // A worker with very many kinds does not list them.
+        now: Buffer.byteLength(withKinds) <= MOST_BYTES ? withKinds : JSON.stringify(info),
+        last: JSON.stringify({ ...info, expires_in: '0' }),
+    };
+}
