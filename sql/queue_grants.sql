@@ -45,6 +45,12 @@ BEGIN
     END LOOP;
 END $$;
 
+-- A batch for each queue, created by the producer of this queue or by the owner.
+CREATE TABLE batch (queue text PRIMARY KEY, id bigint);
+GRANT SELECT ON batch TO PUBLIC;
+INSERT INTO batch SELECT q, jobq_create_batch(q) FROM unnest('{grants mine, grants theirs}'::text[]) q;
+UPDATE jobq.batch_settings SET created_by = 'regress_jobq_producer' WHERE name = 'grants mine';
+
 -- All data of the other queue. The column that the rescue changes in running jobs is left out.
 CREATE FUNCTION theirs() RETURNS text LANGUAGE sql AS $$
     SELECT md5(concat((SELECT string_agg((to_jsonb(j) - '_rescue_indexed')::text, ',' ORDER BY id) FROM jobq.jobs j WHERE 'grants theirs' IN (queue, dead_from)),
@@ -189,6 +195,10 @@ INSERT INTO golden (function, call) VALUES
     ('jobq_run_schedule',       $$SELECT jobq_run_schedule('of ' || {q}) > 0$$),
     ('jobq_set_handler',        $$SELECT jobq_set_handler({q}, 'new', 'handles(jsonb)')$$),
     ('jobq_drop_handler',       $$SELECT jobq_drop_handler({q}, 'handled')$$),
+    ('jobq_create_batch',       $$SELECT jobq_create_batch(on_complete => jsonb_build_object('queue', {q})) > 0$$),
+    ('jobq_seal_batch',         $$SELECT jobq_seal_batch((SELECT b.id FROM batch b WHERE b.queue = {q}))$$),
+    ('jobq_get_batch',          $$SELECT created_by FROM jobq_get_batch((SELECT b.id FROM batch b WHERE b.queue = {q}))$$),
+    ('jobq_enqueue',            $$SELECT jobq_enqueue('grants mine', options => jsonb_build_object('batch_id', (SELECT b.id FROM batch b WHERE b.queue = {q}))) > 0$$),
     ('jobq_next_runs',          $$SELECT count(*) FROM jobq_next_runs('@daily')$$),
     ('jobq_tick',               $$SELECT count(*) FROM jobq_tick()$$),
     ('jobq_adopt',              $$SELECT jobq_adopt()$$),

@@ -36,7 +36,7 @@ finish
 enqueue
 groups
 claim
-schedules wait
+batches schedules wait
 handlers
 commit
 duties

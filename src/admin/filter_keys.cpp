@@ -35,6 +35,10 @@ constexpr FilterKey kFilterKeys[] = {
          filter->version = int_of_key(name, value);
          filter->has_version = true;
      }},
+    {"batch_id",
+     [](const char *name, const JsonbValue &value, JobFilter *filter) {
+         filter->batch_id = DatumGetInt64(number_of_key(name, value, int8in, "a number"));
+     }},
     {"queue", nullptr},
     {"kind", nullptr},
     {"statuses", nullptr},

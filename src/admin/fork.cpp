@@ -25,7 +25,7 @@ text *copy_text(const JobsTable &jobs, JobColumn column) {
 }
 
 // Returns the attributes of a copy of the job in table.row. The copy has no unique key, because the job might hold the
-// key, and no dependencies, so that it can run now.
+// key, no dependencies, so that it can run now, and no batch, which might have finished.
 JobSpec spec_of(const JobsTable &jobs, TimestampTz now) {
     JobSpec spec = {};
     spec.queue = copy_text(jobs, job_has(jobs, kJobDeadFrom) ? kJobDeadFrom : kJobQueue);
@@ -36,7 +36,7 @@ JobSpec spec_of(const JobsTable &jobs, TimestampTz now) {
     spec.max_attempts = DatumGetInt32(job_value(jobs, kJobMaxAttempts));
     spec.version = DatumGetInt32(job_value(jobs, kJobVersion));
     for (int i = 0; i < kOptionalAttributes; i++)
-        if (i != kUniqueFor && job_has(jobs, kAttributes[i].column)) {
+        if (i != kUniqueFor && i != kBatchId && job_has(jobs, kAttributes[i].column)) {
             const FormData_pg_attribute *type =
                 TupleDescAttr(jobs.table.row->tts_tupleDescriptor, kAttributes[i].column - 1);
             spec.optional[i] = datumCopy(job_value(jobs, kAttributes[i].column), type->attbyval, type->attlen);

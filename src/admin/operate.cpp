@@ -42,11 +42,11 @@ Statement lock_to_delete = {"SELECT j.id, j.status::text " APPLICABLE(IN_SCOPE("
     "AND j.status::text = ANY ($3) AND ($4 IS NULL OR j.error LIKE $4) "               \
     "AND ($5 IS NULL OR j.created_at < $5) AND ($6 IS NULL OR j.metadata @> $6) "      \
     "AND ($7 IS NULL OR j.concurrency_key = $7) AND ($8 IS NULL OR j.group_key = $8) " \
-    "AND ($9 IS NULL OR j.version = $9) "
-#define FIRST_UNHELD "ORDER BY j.id LIMIT $10 FOR NO KEY UPDATE SKIP LOCKED"
-#define ANY_ONE "LIMIT least($10, 1)"
+    "AND ($9 IS NULL OR j.version = $9) AND ($10 IS NULL OR j.batch_id = $10) "
+#define FIRST_UNHELD "ORDER BY j.id LIMIT $11 FOR NO KEY UPDATE SKIP LOCKED"
+#define ANY_ONE "LIMIT least($11, 1)"
 #define MATCHING_TYPES \
-    TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, TEXTOID, TEXTOID, INT4OID, INT8OID
+    TEXTOID, TEXTOID, TEXTARRAYOID, TEXTOID, TIMESTAMPTZOID, JSONBOID, TEXTOID, TEXTOID, INT4OID, INT8OID, INT8OID
 
 UnheldJobs match = {{MATCHING FIRST_UNHELD, {MATCHING_TYPES}, Planning::Free},
                     {MATCHING ANY_ONE, {MATCHING_TYPES}, Planning::Free}};
@@ -55,12 +55,12 @@ UnheldJobs match = {{MATCHING FIRST_UNHELD, {MATCHING_TYPES}, Planning::Free},
 #define UNASKED MATCHING "AND (j.status <> 'processing' OR j.cancel_requested_at IS NULL) "
 UnheldJobs match_unasked = {{UNASKED FIRST_UNHELD, {MATCHING_TYPES}, Planning::Free},
                             {UNASKED ANY_ONE, {MATCHING_TYPES}, Planning::Free}};
-// $11 is the new run_at; $12 is the current time.
-#define AT_OTHER_TIME MATCHING "AND (j.run_at <> $11 OR (j.status = 'pending') <> ($11 <= $12)) "
+// $12 is the new run_at; $13 is the current time.
+#define AT_OTHER_TIME MATCHING "AND (j.run_at <> $12 OR (j.status = 'pending') <> ($12 <= $13)) "
 UnheldJobs match_at_other_time = {
     {AT_OTHER_TIME FIRST_UNHELD, {MATCHING_TYPES, TIMESTAMPTZOID, TIMESTAMPTZOID}, Planning::Free},
     {AT_OTHER_TIME ANY_ONE, {MATCHING_TYPES, TIMESTAMPTZOID, TIMESTAMPTZOID}, Planning::Free}};
-#define WITH_FREE_KEY MATCHING "AND " KEY_IS_FREE("$11") " AND " HOME_IN_SCOPE("$12") " "
+#define WITH_FREE_KEY MATCHING "AND " KEY_IS_FREE("$12") " AND " HOME_IN_SCOPE("$13") " "
 UnheldJobs match_with_free_key = {
     {WITH_FREE_KEY FIRST_UNHELD, {MATCHING_TYPES, TIMESTAMPTZOID, TEXTARRAYOID}, Planning::Free},
     {WITH_FREE_KEY ANY_ONE, {MATCHING_TYPES, TIMESTAMPTZOID, TEXTARRAYOID}, Planning::Free}};
@@ -139,6 +139,7 @@ Rows lock_matching(const JobFilter &filter, Operation operation, TimestampTz run
         .add_if(filter.concurrency_key != nullptr, PointerGetDatum(filter.concurrency_key))
         .add_if(filter.group_key != nullptr, PointerGetDatum(filter.group_key))
         .add_if(filter.has_version, Int32GetDatum(filter.version))
+        .add_if(filter.batch_id.has_value(), Int64GetDatum(filter.batch_id.value_or(0)))
         .add(Int64GetDatum(filter.max_jobs));
     if (operation == Operation::Cancel) return lock_unheld(&match_unasked, params);
     if (operation == Operation::Delete) return lock_unheld(&match, params);

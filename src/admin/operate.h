@@ -5,6 +5,7 @@
 #include "compat/pg.h"
 #include "compat/spi.h"
 #include "core/job.h"
+#include "core/life.h"
 #include "queues/scope.h"
 #include "row/locked_jobs.h"
 
@@ -26,6 +27,7 @@ struct JobFilter {
     text *group_key;        // nullptr: any
     bool has_version;
     int32 version;
+    core::OptInt64 batch_id;  // empty: any
     int64 max_jobs;
     const QueueScope *scope;  // for Retry: dead letters are moved back only to these queues
 };

@@ -37,6 +37,9 @@ Statement get_log = {
             LATERAL (SELECT j.created_at AS at, 0 AS rank, 0 AS number, 'enqueued' AS event, NULL::integer AS attempt,
                             NULL::text AS worker_id, coalesce(j.dead_from, j.queue) AS detail, NULL::jsonb AS details
                      UNION ALL
+                     SELECT j.created_at, 0, 1, 'batch', NULL, NULL, j.batch_id::text, NULL
+                     WHERE j.batch_id IS NOT NULL
+                     UNION ALL
                      SELECT l.written_at, 2, l.number, 'log ' || l.level || CASE WHEN l.late THEN ' (late)' ELSE '' END,
                             l.attempt, NULL, l.line, NULL
                      FROM jobq.log_lines l WHERE l.job_id = j.id AND l.level <> 'operator'

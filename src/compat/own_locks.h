@@ -13,7 +13,8 @@ enum class OwnLock : uint16 {
     Trial = 0x6a72,
     DeadLetters = 0x6a73,
     ScheduleSets = 0x6a74,
-    LogLines = 0x6a75
+    LogLines = 0x6a75,
+    Batch = 0x6a76
 };
 
 // Returns the tag of a lock in the database of this session.

@@ -7,14 +7,15 @@
 namespace jobq::core {
 
 // A round performs the duties in this order.
-enum class Duty { Rescue, Cancel, Expire, Promote, Schedules, Unblock, Prune, Repair, Reconcile };
+enum class Duty { Rescue, Cancel, Expire, Promote, Schedules, Unblock, Batches, Prune, Repair, Reconcile };
 
 struct DutyTraits {
     const char *name;   // name in the result of jobq_tick(), in metrics, and in the server log
     bool changes_jobs;  // the duty changes jobs, so it is skipped while a dump is being restored and in a copy of the
                         // database
     bool chore;         // the duty runs only once per tick interval, because no job waits for it
-    bool has_column;    // jobq.background_workers has a column for the duty (schedules are in jobq.schedules)
+    bool has_column;  // jobq.background_workers has a column for the duty (jobq.schedules and jobq.batches show what schedules and
+                      // batches have enqueued)
 };
 
 constexpr DutyTraits kDuties[] = {
@@ -24,6 +25,7 @@ constexpr DutyTraits kDuties[] = {
     {"promote", true, false, true},     //
     {"schedules", true, false, false},  //
     {"unblock", true, false, true},     //
+    {"batches", true, false, false},    //
     {"prune", true, true, true},        //
     {"repair", true, true, true},       //
     {"reconcile", false, false, true},

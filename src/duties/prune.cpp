@@ -1,7 +1,8 @@
-// The duty "prune", which deletes the following rows when their retention period is over: finished jobs, kept keys, and
-// signals. It also deletes log lines that were committed after their job had been deleted.
+// The duty "prune", which deletes the following rows when their retention period is over: finished jobs, kept keys,
+// signals, and batches. It also deletes log lines that were committed after their job had been deleted.
 #include "compat/pg.h"
 
+#include "batches/settle.h"
 #include "compat/args.h"
 #include "compat/memory.h"
 #include "compat/settings.h"
@@ -195,6 +196,8 @@ DutyOutcome prune_finished(TimestampTz now, int batch) {
     bool more_signals = false;
     change_beside(
         "jobq.signals", [&] { more_signals = prune_signals(signals_kept_since(now), batch); }, &outcome);
+    change_beside(
+        "jobq.batch_settings", [&] { prune_batches(now, batch); }, &outcome);
     more_keys |= more_signals;
     outcome.more = more_keys;
     const Rows state = run(get_prune_position, Params());

@@ -1,6 +1,7 @@
 // See tick.h. Only this file calls the functions in duties.h.
 #include "compat/pg.h"
 
+#include "batches/settle.h"
 #include "compat/settings.h"
 #include "compat/spi.h"
 #include "core/job.h"
@@ -72,16 +73,17 @@ constexpr DutyOutcome (*kCalls[])(const DutyCall &) = {
     [](const DutyCall &call) { return promote_due(call.now, call.jobs(settings.promote_batch)); },
     [](const DutyCall &call) { return fire_due(call.now, call.grace_start); },
     [](const DutyCall &call) { return unblock_jobs(call.now, settings.promote_batch); },
+    [](const DutyCall &call) { return settle_batches(call.now, settings.promote_batch); },
     [](const DutyCall &call) { return prune_finished(call.now, settings.prune_batch); },
     [](const DutyCall &call) { return repair(call.now, call.grace_start); },
     [](const DutyCall &) { return reconcile_counters(); },
 };
 static_assert(lengthof(kCalls) == kDutyCount);
 
-// Returns whether any unfinished job exists.
+// Returns whether any unfinished job exists, or any batch that waits for its callbacks.
 bool any_unfinished_job() {
     bool any = false;
-    if (next_young_due() != DT_NOEND) return true;
+    if (next_young_due() != DT_NOEND || any_unsettled_batch()) return true;
     if (trigger_epoch() != kNoEpoch &&
         any_counted([](core::JobStatus status) { return !core::is_finished(status); }, &any))
         return any;
@@ -116,6 +118,7 @@ DutyOutcome run_duty(Duty duty, TimestampTz now, TimestampTz grace_start, int ba
 
 bool leaves_out_still(Duty duty) {
     if (duty == Duty::Unblock) return unblocking_fails();
+    if (duty == Duty::Batches) return with_spi([] { return any_batch_fails(); });
     return duty == Duty::Schedules && with_spi([] { return any_schedule_fails(); });
 }
 

@@ -23,6 +23,7 @@ const AttributeTraits kAttributes[kOptionalAttributes] = {
     {kJobUniqueFor,
      [](Datum value, bool has_unique_key) { check_unique_for(DatumGetIntervalP(value), has_unique_key); },
      same_interval},
+    {kJobBatchId, nullptr, [](Datum a, Datum b) { return DatumGetInt64(a) == DatumGetInt64(b); }},
 };
 
 }  // namespace jobq

@@ -9,10 +9,18 @@
 namespace jobq {
 
 // The attributes are in the order of the corresponding parameters of the INSERT in enqueue_keyed.cpp.
-enum OptionalAttribute { kMetadata, kRequires, kHeartbeatTimeout, kMaxRuntime, kUniqueFor, kOptionalAttributes };
+enum OptionalAttribute {
+    kMetadata,
+    kRequires,
+    kHeartbeatTimeout,
+    kMaxRuntime,
+    kUniqueFor,
+    kBatchId,  // only an enqueue sets it: a replaced job and a copy of a job do not join the batch
+    kOptionalAttributes
+};
 
 struct AttributeTraits {
-    JobColumn column;  // its type is passed by reference, so Datum(0) can stand for "no value"
+    JobColumn column;  // no valid value is Datum(0), which stands for "no value"
     // Raises an error if the value is invalid. The pointer is nullptr if values that are passed to a function need
     // different checks than values that are set with plain SQL; enqueue_specs.cpp contains the checks for functions.
     void (*check)(Datum value, bool has_unique_key);

@@ -45,13 +45,13 @@ Statement insert = {
     R"(INSERT INTO jobq.jobs AS j (id, created_at, _lane, max_attempts, version, priority, queue, kind, payload,
                                    unique_key, _holds_key, run_at, _ready, _due, status, concurrency_key, group_key,
                                    _group_waiting, _round_robin_key, expires_at,
-                                   metadata, requires, heartbeat_timeout, max_runtime, unique_for)
+                                   metadata, requires, heartbeat_timeout, max_runtime, unique_for, batch_id)
        SELECT u.id, $15, $16, $17, $18, u.priority, $19, $20,
               CASE WHEN $21 THEN jobq.apart(u.payload) ELSE u.payload END,
               u.unique_key, u.holds_key, u.run_at, u.ready, u.due, u.status::jobq.job_status, u.concurrency_key,
               u.group_key, u.group_waiting, u.round_robin_key, u.expires_at,
               CASE WHEN $21 THEN jobq.apart($22) ELSE $22 END, $23, $24, $25,
-              CASE WHEN u.unique_key IS NOT NULL THEN $26 END
+              CASE WHEN u.unique_key IS NOT NULL THEN $26 END, $27
        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
             AS u(id, payload, run_at, priority, unique_key, concurrency_key, group_key, status, ready, due, holds_key,
                  group_waiting, round_robin_key, expires_at)
@@ -82,7 +82,8 @@ Statement insert = {
      TEXTARRAYOID,
      INTERVALOID,
      INTERVALOID,
-     INTERVALOID}};
+     INTERVALOID,
+     INT8OID}};
 
 Statement remove = {"DELETE FROM jobq.jobs j WHERE j.id = ANY ($1)", {INT8ARRAYOID}};
 
@@ -134,7 +135,7 @@ OtherColumns replacing_columns(const Call &call, const KeyedJob &job) {
         .clear(kJobWorkerId)
         .clear(kJobProgress);
     for (int i = 0; i < kOptionalAttributes; i++)
-        columns.set_if(spec.optional[i] != Datum(0), kAttributes[i].column, spec.optional[i]);
+        if (i != kBatchId) columns.set_if(spec.optional[i] != Datum(0), kAttributes[i].column, spec.optional[i]);
     const std::string_view key = job.concurrency_key == nullptr ? std::string_view() : view(job.concurrency_key);
     return columns.set_if(find_queue(view(spec.queue))->round_robin, kJobRoundRobinKey,
                           Int64GetDatum(round_robin_key_of(key)));

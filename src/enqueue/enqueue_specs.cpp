@@ -6,6 +6,7 @@
 #include "enqueue/enqueue_keyed.h"
 #include "enqueue/enqueue_specs.h"
 #include "enqueue/specs.h"
+#include "finish/batch_members.h"
 #include "job/change_job.h"
 #include "job/job_arguments.h"
 #include "queues/directory.h"
@@ -205,7 +206,8 @@ void add_element_context(void *number) {
 
 // Reads the jobs from the array, checks them, and sets the attributes that depend on their queues. Sets *number to the
 // number of the element that is being read.
-JobSpec *read_specs(const Jsonb *specs, int count, const QueueScope *scope, TimestampTz now, int *number) {
+JobSpec *read_specs(const Jsonb *specs, int count, const QueueScope *scope, TimestampTz now, int64 held_batch,
+                    int *number) {
     auto *jobs = allocate_array<JobSpec>(static_cast<uint64>(count));
     Refs refs = {};
     JsonbIterator *iterator = JsonbIteratorInit(const_cast<JsonbContainer *>(&specs->root));
@@ -216,7 +218,7 @@ JobSpec *read_specs(const Jsonb *specs, int count, const QueueScope *scope, Time
         if (element.type != jbvBinary || !JsonContainerIsObject(element.val.binary.data)) specs_not_objects();
         ParsedSpec spec = parse_spec(element.val.binary.data, now, refs);
         if (spec.ref != nullptr) add_ref(&refs, spec.ref, *number);
-        check_spec(&spec.job, spec.has_max_attempts, scope);
+        check_spec(&spec.job, spec.has_max_attempts, scope, false, held_batch);
         fill_from_queue(&spec.job, spec.has_max_attempts);
         jobs[*number - 1] = spec.job;
     }
@@ -239,7 +241,7 @@ void check_expiry(const JobSpec &spec, TimestampTz run_at) {
              errhint("Specify a later \"expires_at\". Without \"run_at\", it must be later than the current time.")));
 }
 
-void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope, bool has_keys) {
+void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope, bool has_keys, int64 held_batch) {
     check_queue_name(view(spec->queue), "queue");
     check_scope(scope, view(spec->queue));
     check_name(view(spec->kind), "kind", core::kMaxKindBytes, true);
@@ -258,6 +260,7 @@ void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope, b
     check_expiry(*spec, spec->run_at);
     if (spec->concurrency_key != nullptr) check_concurrency_key(view(spec->concurrency_key), "concurrency_key");
     if (spec->group_key != nullptr) check_group_key(view(spec->group_key), "group_key");
+    if (spec->optional[kBatchId] != Datum(0)) join_batch(DatumGetInt64(spec->optional[kBatchId]), scope, held_batch);
 }
 
 void fill_from_queue(JobSpec *spec, bool has_max_attempts) {
@@ -336,7 +339,8 @@ Enqueued *enqueue_specs(const JobSpec *specs, int count, const QueueScope *scope
     return enqueued;
 }
 
-Enqueued *enqueue_json(const Jsonb *specs, int limit, const QueueScope *scope, TimestampTz now, int *count) {
+Enqueued *enqueue_json(const Jsonb *specs, int limit, const QueueScope *scope, TimestampTz now, int *count,
+                       int64 held_batch) {
     if (!JB_ROOT_IS_ARRAY(specs) || JB_ROOT_IS_SCALAR(specs)) specs_not_objects();
     if (JB_ROOT_COUNT(specs) > static_cast<uint32>(limit))
         ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -347,7 +351,7 @@ Enqueued *enqueue_json(const Jsonb *specs, int limit, const QueueScope *scope, T
     int number = 0;
     ErrorContextCallback context = {error_context_stack, add_element_context, &number};
     error_context_stack = &context;
-    const JobSpec *jobs = read_specs(specs, *count, scope, now, &number);
+    const JobSpec *jobs = read_specs(specs, *count, scope, now, held_batch, &number);
     Enqueued *enqueued = enqueue_specs(jobs, *count, scope, now, &number);
     error_context_stack = context.previous;
     return enqueued;

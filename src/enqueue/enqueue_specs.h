@@ -11,8 +11,10 @@
 namespace jobq {
 
 // Checks the attributes that do not depend on the queue's settings. Error messages name the attribute. `has_keys` means
-// that the spec is for several jobs whose unique keys are passed separately.
-void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope, bool has_keys = false);
+// that the spec is for several jobs whose unique keys are passed separately. If the spec names a batch, joins the
+// batch; `held_batch` as for join_batch().
+void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope, bool has_keys = false,
+                int64 held_batch = 0);
 // Raises 22023 if the spec has both expires_at and expires_in, or if a job with this run_at could never run, because it
 // would expire first.
 void check_expiry(const JobSpec &spec, TimestampTz run_at);
@@ -45,7 +47,8 @@ Enqueued *enqueue_specs(const JobSpec *specs, int count, const QueueScope *scope
 
 // Checks and enqueues the jobs in a JSON array that has the format of argument "specs" of jobq_enqueue_jobs. Raises
 // 22023 if `specs` is not such an array, 54000 if it has more than `limit` elements, and all errors that the checks of
-// a job raise; the error context names the element.
-Enqueued *enqueue_json(const Jsonb *specs, int limit, const QueueScope *scope, TimestampTz now, int *count);
+// a job raise; the error context names the element. `held_batch` as for join_batch().
+Enqueued *enqueue_json(const Jsonb *specs, int limit, const QueueScope *scope, TimestampTz now, int *count,
+                       int64 held_batch = 0);
 
 }  // namespace jobq

@@ -46,6 +46,16 @@ TimestampTz read_time(const Reading &reading) {
 
 Datum read_interval(const Reading &reading) { return read_with(reading, interval_in, "a string with an interval"); }
 
+Datum read_batch_id(const Reading &reading) {
+    const Datum id = number_of_key(reading.key, reading.value, int8in, "a number");
+    if (DatumGetInt64(id) < 1)
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("argument \"%s\" must be at least 1, not %lld", reading.key,
+                               static_cast<long long>(DatumGetInt64(id))),
+                        errhint("Use the id that jobq_create_batch() returned.")));
+    return id;
+}
+
 Datum read_names(const Reading &reading) {
     if (reading.value.type != jbvBinary || !JsonContainerIsArray(reading.value.val.binary.data))
         wrong_json_type(reading.key, "an array of strings");
@@ -171,10 +181,19 @@ constexpr Key kKeys[] = {
      [](const Reading &r) { r.spec->job.group_key = text_of_key(r.key, r.value); }, "group_keys"},
     {"concurrency_key", kArgument, kArgument, kOption,
      [](const Reading &r) { r.spec->job.concurrency_key = text_of_key(r.key, r.value); }, "concurrency_keys"},
+    {"batch_id", kOption, kOption, kSpecOnly,
+     [](const Reading &r) { r.spec->job.optional[kBatchId] = read_batch_id(r); }},
 };
 
+bool is_about_conflicts(const Key &key) {
+    const std::string_view name = key.name;
+    return name == "unique_key" || name == "unique_for" || name == "on_conflict" || name == "on_dependency_failure";
+}
+
 Way way_of(const Key &key, KeysOf call) {
-    const Way ways[] = {kOption, key.enqueue, key.many, key.schedule};
+    // A callback has the attributes of a job of a schedule, but no unique key, so that it is always a new job.
+    const bool of_callback = key.schedule != kSpecOnly && !is_about_conflicts(key);
+    const Way ways[] = {kOption, key.enqueue, key.many, key.schedule, of_callback ? kOption : kSpecOnly};
     return ways[static_cast<int>(call)];
 }
 
@@ -184,13 +203,20 @@ Way way_of(const Key &key, KeysOf call) {
         refuse_typed_key(
             "options", key.name,
             call == KeysOf::EnqueueMany && key.argument_of_many != nullptr ? key.argument_of_many : key.name);
+    if (call == KeysOf::Callback)
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                 errmsg("a callback of a batch must not have the key \"%s\"", key.name),
+                 errhint("Remove the key. jobq enqueues the callback as a new job when the batch has ended, and the "
+                         "callback cannot join a batch or depend on other jobs.")));
     ereport(
         ERROR,
         (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
          errmsg("argument \"options\" must not have the key \"%s\"", key.name),
          call == KeysOf::Schedule
              ? errhint(
-                   "Remove the key. A schedule sets the time of each run, and its jobs cannot depend on other jobs.")
+                   "Remove the key. A schedule sets the time of each run, and its jobs cannot depend on other jobs or "
+                   "join a batch.")
              : errhint("Use jobq_enqueue_jobs(), which accepts this key in its elements.")));
     pg_unreachable();
 }
@@ -204,7 +230,7 @@ const Key &find_key(std::string_view name, KeysOf call) {
     UnknownKey unknown(name);
     for (const Key &key : kKeys)
         if (way_of(key, call) == kOption) unknown.add_known(key.name);
-    unknown.refuse(call == KeysOf::Specs ? "specs" : "options");
+    unknown.refuse(call == KeysOf::Specs ? "specs" : call == KeysOf::Callback ? "callback" : "options");
 }
 
 void read_key(const JsonKey &given, KeysOf call, ParsedSpec *spec, const Refs &refs) {

@@ -28,7 +28,7 @@ constexpr int64 dependency_on_element(int number) { return PG_INT64_MIN + number
 
 // The calls that take attributes as JSON keys. kKeys in specs.cpp says for each key which calls take the attribute as
 // an argument instead.
-enum class KeysOf { Specs, Enqueue, EnqueueMany, Schedule };
+enum class KeysOf { Specs, Enqueue, EnqueueMany, Schedule, Callback };
 
 // Reads one object. Raises 22023 for an unknown key, for a key that the call does not take, and for a value of the
 // wrong JSON type. If a string is not a valid value, raises the error of the type's input function (22P02, 22007, ...).

@@ -7,6 +7,7 @@
 #include "core/retry.h"
 #include "edges/awaits.h"
 #include "edges/edges.h"
+#include "finish/batch_members.h"
 #include "finish/dead_letters.h"
 #include "finish/ending.h"
 #include "finish/log_lines.h"
@@ -44,7 +45,7 @@ Statement record_attempts = {
 
 Statement delete_all_of = {
     "DELETE FROM jobq.jobs j WHERE j.id = ANY ($1) "
-    "RETURNING j.queue, j.status::text, j.id, j._group_active, j.result, j.kind",
+    "RETURNING j.queue, j.status::text, j.id, j._group_active, j.result, j.kind, j.batch_id",
     {INT8ARRAYOID}};
 // Maximum number of jobs per DELETE, because the rows that DELETE returns are kept in memory.
 constexpr int kDeletedAtOnce = 10000;
@@ -109,8 +110,16 @@ void forget_edges_of(const Rows &gone) {
     }
 }
 
-// Deletes jobs and their attempts, and returns rows (queue, status, id, group_active, result, kind) of the deleted
-// jobs.
+// Adds the deleted jobs to the counts of their batches.
+void count_members_of(const Rows &gone) {
+    Notes<GoneMember> members = {};
+    for (uint64 i = 0; i < gone.size(); i++)
+        if (!gone[i].is_null(7)) members.add({gone[i].int64_at(7), status_at(gone[i], 2)});
+    count_gone_members(members.items, members.count);
+}
+
+// Deletes jobs and their attempts, and returns rows (queue, status, id, group_active, result, kind, batch_id) of the
+// deleted jobs.
 Rows delete_rows(Datum *ids, int count) {
     delete_attempts(ids, count);
     const Rows gone = run(delete_all_of, Params().add(array_of(ids, count, INT8OID)));
@@ -118,6 +127,7 @@ Rows delete_rows(Datum *ids, int count) {
         count_deleted_job(gone[i].text_at(1), gone[i].text_at(6), status_at(gone[i], 2));
     delete_steps(ids, count);
     forget_edges_of(gone);
+    count_members_of(gone);
     return gone;
 }
 

@@ -198,8 +198,9 @@ void complete_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampT
     change_held(held, count, scope, [&](JobsTable *jobs, const JobState &before, HeldJob *job) {
         core::Life after = core::after_event(before.life, {core::EventKind::Completed, now});
         job->status = after.status;
+        // A member of a batch is deleted by delete_jobs_and_attempts(), which counts it.
         const bool unkept = settings_for(*find_queue(before.queue), before.kind).keep_completed == 0 &&
-                            !has_edges_to(&gone.edges, job->id);
+                            before.batch == 0 && !has_edges_to(&gone.edges, job->id);
         if (core::built_with(core::Mechanism::DirectDeletion) && unkept && can_delete_rows(jobs->table)) {
             if (!delete_completed(jobs, before, after, &gone)) return false;
             gone.jobs.add(*job);

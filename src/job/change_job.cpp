@@ -175,9 +175,12 @@ JobState state_of_row(TupleTableSlot *row) {
                       .concurrency_key = {},
                       .lane = DatumGetInt64(at(kJobLane)),
                       .priority = DatumGetInt16(at(kJobPriority)),
-                      .life = life_of(row)};
+                      .life = life_of(row),
+                      .batch = 0};
     const Datum key = at(kJobConcurrencyKey);
     if (!none) state.concurrency_key = view(DatumGetTextPP(key));
+    const Datum batch = at(kJobBatchId);
+    if (!none) state.batch = DatumGetInt64(batch);
     return state;
 }
 
@@ -269,8 +272,10 @@ void hint_at_change(const JobState &before, const JobState &after) {
     log_claimable(before, after);
     log_wait(before, after);
     if (before.id != after.id) log_finished(before.id);
-    if (core::is_finished(after.life.status) && !core::is_finished(before.life.status))
+    if (core::is_finished(after.life.status) && !core::is_finished(before.life.status)) {
         log_finished(after.id, after.life.status == core::JobStatus::Completed);
+        if (after.batch != 0) log_member_ended();
+    }
     if (core::halts_group(after.life) && !core::halts_group(before.life)) log_unblocked(Blocker::Halt, after.id);
 }
 

@@ -22,6 +22,7 @@ struct JobState {
     int64 lane;
     int16 priority;
     core::Life life;
+    int64 batch;  // the batch that the job has joined; 0: none
 };
 
 // Returns the state of the job in table.row.

@@ -348,6 +348,12 @@ void log_due(TimestampTz when) {
     if (when < round->due) round->due = when;
 }
 
+void log_member_ended() {
+    // The delay limits the number of rounds while many members end.
+    constexpr core::Micros kDelay = 100000;
+    log_due(GetCurrentTimestamp() + kDelay);
+}
+
 void log_key(core::KeySpace space, const core::ClaimKey &key) {
     if (!has_readers()) return;
     LoggedKeys *keys = &log.places[static_cast<int>(space)];

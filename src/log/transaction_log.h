@@ -168,6 +168,10 @@ void log_due_schedule(TimestampTz when);
 // at this time. DT_NOBEGIN means that either can happen immediately.
 void log_lease_deadline(TimestampTz when);
 
+// Records that a member of a batch has ended or was deleted, so that the duty "batches" checks soon whether the batch
+// has ended.
+void log_member_ended();
+
 // Records the result of a scan of all jobs in the rescue's index. `version` is the result of begin_horizon_scan()
 // (leases/horizon.h).
 void log_horizon(uint64 version, const Horizon &found);

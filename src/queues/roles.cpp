@@ -37,6 +37,9 @@ constexpr Call kCalls[] = {
     {"jobq_enqueue", kProducer},
     {"jobq_enqueue_many", kProducer},
     {"jobq_enqueue_jobs", kProducer},
+    {"jobq_create_batch", kProducer},
+    {"jobq_seal_batch", kProducer | kWorker | kOperator},
+    {"jobq_get_batch", kProducer | kWorker | kOperator},
     {"jobq_next_runs", kProducer | kOperator | kMonitor},
     {"jobq_get", kProducer | kWorker | kOperator},
     {"jobq_result", kProducer | kWorker | kOperator},
@@ -234,7 +237,7 @@ void change_tables(bool grant, const Kind &kind, const char *role) {
                    "jobq.queues, jobq.queue_stats, jobq.lanes, jobq.background_workers, jobq.workers, jobq.attempts, "
                    "jobq.log_lines, "
                    "jobq.limits, jobq.schedules, jobq.handlers, jobq.kinds, "
-                   "jobq.halted_groups",
+                   "jobq.halted_groups, jobq.batches",
                    role);
         change_one(grant, "EXECUTE",
                    "FUNCTION jobq.background_workers(), jobq.tracked_lanes(), jobq.queue_counters(), "

@@ -149,8 +149,9 @@ CREATE TABLE jobq.jobs (
     _group_active       bigint,  --: number of the group from the time the job becomes the head of its group (the job that may run)
                                  --: until it finishes; otherwise NULL
     _steps              bigint,  --: number of the job's last step in jobq.steps; NULL if the job has no steps
-    expires_at          timestamptz  --: when jobq cancels the job if no worker has claimed it; NULL if the job does not expire,
-                                     --: and after the first claim
+    expires_at          timestamptz,  --: when jobq cancels the job if no worker has claimed it; NULL if the job does not expire,
+                                      --: and after the first claim
+    batch_id            bigint  --: the batch that the job has joined; NULL if there is none
 ) WITH (fillfactor = 60,
         toast_tuple_target = 300,
         autovacuum_vacuum_scale_factor = 0.02,
@@ -178,6 +179,8 @@ CREATE INDEX jobs_round_robin_idx ON jobq.jobs (_lane, _round_robin_key, priorit
 CREATE INDEX jobs_due_idx ON jobq.jobs (run_at, id) WHERE _due;
 -- Used by the background duty "expire" to find the jobs that have expired.
 CREATE INDEX jobs_expiry_idx ON jobq.jobs (expires_at, id) WHERE expires_at IS NOT NULL;
+-- Used to count the members of a batch, and by the background duty "batches" to find a member that has not ended.
+CREATE INDEX jobs_batch_idx ON jobq.jobs (batch_id, id) WHERE batch_id IS NOT NULL;
 -- Used by heartbeats to find the running jobs of a worker, and by the background duty "rescue" to find the other jobs of a worker
 -- when the lease of one of its jobs has expired. Contains only jobs that a worker holds under a lease.
 CREATE INDEX jobs_rescue_idx ON jobq.jobs (worker_id, id) WHERE _rescue_indexed;
@@ -394,8 +397,8 @@ CREATE FUNCTION jobq.tell_job() RETURNS trigger
 CREATE FUNCTION jobq.follow_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_follow_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;
---: deletes the attempts, log lines, steps, signals, and edges of jobs that DELETE or TRUNCATE has removed from jobq.jobs; after
---: TRUNCATE, also deletes all rows of jobq.kept_keys
+--: deletes the attempts, log lines, steps, signals, and edges of jobs that DELETE or TRUNCATE has removed from jobq.jobs, and counts
+--: the deleted members of batches; after TRUNCATE, also deletes all batches and all rows of jobq.kept_keys
 CREATE FUNCTION jobq.forget_job() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_forget_job'
     LANGUAGE C SECURITY DEFINER SET search_path = pg_catalog, pg_temp;

@@ -1,7 +1,7 @@
 -- Functions that run the duties of the background worker and that allow the jobs of a copied database to run.
 
---: perform the duties of the background worker once: "rescue", "cancel", "expire", "promote", "schedules", "unblock", "prune",
---: "repair", and "reconcile"
+--: perform the duties of the background worker once: "rescue", "cancel", "expire", "promote", "schedules", "unblock", "batches",
+--: "prune", "repair", and "reconcile"
 CREATE FUNCTION jobq_tick(now timestamptz DEFAULT NULL)
     RETURNS TABLE (duty text, done bigint)
     AS 'MODULE_PATHNAME'

@@ -102,6 +102,24 @@ SELECT s.name, s.queue, s.kind, s.cron, s.timezone, s.next_run, s.last_run, s.la
        s.missed, s.max_missed, s.overlap, s.deadline, s.jitter, s.starts_at, s.ends_at, s.source, s.created_at
 FROM jobq.schedule_settings s;
 
+-- The members that still exist are counted from their rows. jobq.batch_counts contains the numbers of the deleted members.
+--: all batches: how many of their jobs wait, run, and have ended, and whether the batch is sealed and has finished
+CREATE VIEW jobq.batches AS
+SELECT b.id, b.name, n.total, n.pending, n.running, n.completed, n.failed, n.cancelled,
+       CASE WHEN n.total > 0 THEN (n.completed + n.failed + n.cancelled)::double precision / n.total END AS progress,
+       b.sealed_at IS NOT NULL AS sealed, b.finished_at, b.callbacks, b.error, b.metadata, b.created_by, b.created_at, b.sealed_at
+FROM jobq.batch_settings b,
+     LATERAL (SELECT (sum(m.pending + m.running + m.completed + m.failed + m.cancelled))::bigint AS total,
+                     sum(m.pending)::bigint AS pending, sum(m.running)::bigint AS running, sum(m.completed)::bigint AS completed,
+                     sum(m.failed)::bigint AS failed, sum(m.cancelled)::bigint AS cancelled
+              FROM (SELECT count(*) FILTER (WHERE j.status < 'processing'), count(*) FILTER (WHERE j.status = 'processing'),
+                           count(*) FILTER (WHERE j.status = 'completed'), count(*) FILTER (WHERE j.status = 'failed'),
+                           count(*) FILTER (WHERE j.status = 'cancelled')
+                    FROM jobq.jobs j WHERE j.batch_id = b.id
+                    UNION ALL
+                    SELECT 0, 0, coalesce(sum(c.completed), 0), coalesce(sum(c.failed), 0), coalesce(sum(c.cancelled), 0)
+                    FROM jobq.batch_counts c WHERE c.batch_id = b.id) m(pending, running, completed, failed, cancelled)) n;
+
 -- A role that has the SELECT privilege on the column of one of these views may use only the queues that jobq.queue_grants lists for
 -- the role (queues/scope.h). If the rows of that table are lost, the role still has the privilege, so it cannot use any queue.
 -- Without the privilege, the role could use all queues.

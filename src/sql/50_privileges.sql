@@ -27,7 +27,7 @@ END
 $$;
 GRANT USAGE ON SCHEMA jobq TO pg_monitor;
 GRANT SELECT ON jobq.queues, jobq.queue_stats, jobq.lanes, jobq.background_workers, jobq.attempts, jobq.log_lines, jobq.limits, jobq.schedules, jobq.kinds TO pg_monitor;
-GRANT SELECT ON jobq.handlers, jobq.halted_groups, jobq.workers TO pg_monitor;
+GRANT SELECT ON jobq.handlers, jobq.halted_groups, jobq.workers, jobq.batches TO pg_monitor;
 -- The views call these functions with the privileges of the role that reads the view.
 GRANT EXECUTE ON FUNCTION jobq.background_workers(), jobq.tracked_lanes(), jobq.queue_counters(),
     jobq.oldest_pending_age(text), jobq.oldest_heartbeats(), jobq.limit_running(text, text),

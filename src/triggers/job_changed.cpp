@@ -7,6 +7,7 @@
 #include "core/group.h"
 #include "edges/edges.h"
 #include "enqueue/enqueue.h"
+#include "finish/batch_members.h"
 #include "finish/dead_letters.h"
 #include "finish/ending.h"
 #include "finish/kept_keys.h"
@@ -191,6 +192,13 @@ void follow_dependent(const JobRow &before, const JobRow &row) {
         apply_event(&id, 1, {core::EventKind::WaitOver, GetCurrentTimestamp()});
 }
 
+// If plain SQL has changed the batch of a job, joins the new batch, and lets the duty "batches" check the previous one.
+void follow_batch(const JobRow &before, const JobRow &row) {
+    if (is_same(before, row, kJobBatchId)) return;
+    if (row.has(kJobBatchId)) join_batch(DatumGetInt64(row.get(kJobBatchId)), nullptr);
+    log_member_ended();
+}
+
 // Makes sure that the rescue checks a running job that was inserted here or was claimed on another server. `before` is
 // nullptr if the row is new.
 void tell_of_running(const JobRow *before, const JobRow &row) {
@@ -260,6 +268,7 @@ PGDLLEXPORT Datum jobq_follow_job(PG_FUNCTION_ARGS) {
         }
         follow_dead_letter(before, row);
         follow_id(before, row);
+        follow_batch(before, row);
         follow_dependent(before, row);
     });
     log_lease_deadline(DT_NOBEGIN);
@@ -275,6 +284,7 @@ PGDLLEXPORT Datum jobq_forget_job(PG_FUNCTION_ARGS) {
             delete_all_steps();
             forget_all_edges();
             drop_all_kept_keys();
+            forget_all_batches();
         });
         recount_at_commit();
         log_finished_anywhere();
@@ -283,12 +293,15 @@ PGDLLEXPORT Datum jobq_forget_job(PG_FUNCTION_ARGS) {
         const TriggerData *trigger = job_trigger(fcinfo, TRIGGER_EVENT_DELETE, false);
         TupleDesc desc = RelationGetDescr(trigger->tg_relation);
         const JobRow row(trigger->tg_trigtuple, desc);
-        log_deleted_job(row.state());
+        const JobState job = row.state();
+        log_deleted_job(job);
         Datum id = row.get(kJobId);
         with_spi([&] {
             delete_attempts(&id, 1);
             delete_steps(&id, 1);
             forget_row_edges(row);
+            const GoneMember member = {job.batch, job.life.status};
+            count_gone_members(&member, job.batch == 0 ? 0 : 1);
         });
     }
     return Datum(0);

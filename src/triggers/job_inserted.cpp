@@ -10,6 +10,7 @@
 #include "duties/dump_restore.h"
 #include "enqueue/depth.h"
 #include "enqueue/unique.h"
+#include "finish/batch_members.h"
 #include "lanes/own_numbers.h"
 #include "limits/limit_settings.h"
 #include "log/transaction_log.h"
@@ -124,6 +125,7 @@ void complete_row(JobRow *row, bool producer) {
     if (is_new) check_history(*row);
     if (is_new) check_id(*row);
     if (is_new) require_own_shard(DatumGetInt64(row->get(kJobId)));
+    if (is_new && row->has(kJobBatchId)) join_batch(DatumGetInt64(row->get(kJobBatchId)), nullptr);
     if (is_new) ask_for_room(*row);
     derive(row, !is_new);
     derive_round_robin_key(row);

@@ -6,6 +6,7 @@
 #include "compat/result_set.h"
 #include "edges/edges.h"
 #include "enqueue/enqueue_specs.h"
+#include "finish/batch_members.h"
 #include "identity/identity.h"
 #include "job/change_job.h"
 #include "queues/scope.h"
@@ -40,10 +41,12 @@ const QueueScope *producer_scope(FunctionCallInfo fcinfo) {
 
 // Locks the job's row, and raises JQ001 if the caller has lost the lease. Reserves a number for the step. Returns the
 // children that the job has already spawned under this name (bigint[], allocated in `context`), or 0 if it has not
-// spawned them yet.
-Datum begin_spawn(HeldJob job, const QueueScope *scope, const StepUse &use, int64 *number, MemoryContext context) {
+// spawned them yet. Sets *batch to the batch that the job has joined, or 0.
+Datum begin_spawn(HeldJob job, const QueueScope *scope, const StepUse &use, int64 *number, int64 *batch,
+                  MemoryContext context) {
     const SavedStep saved = save_under_lease(&job, scope, use, number);
     if (!job.held) lease_is_lost(job.id);
+    *batch = batch_of_job(job.id);
     if (!saved.found) return Datum(0);
     MemoryContext inner = MemoryContextSwitchTo(context);
     const Datum children = datumCopy(PointerGetDatum(saved.jobs), false, -1);
@@ -76,10 +79,10 @@ PGDLLEXPORT Datum jobq_spawn(PG_FUNCTION_ARGS) {
     MemoryContext context = CurrentMemoryContext;
     ResultSet results(fcinfo);
     HeldJob job = {};
-    int64 number = 0;
+    int64 number = 0, batch = 0;
     const Datum kept = with_owner_spi([&] {
         job = held_argument(fcinfo, 1);
-        return begin_spawn(job, scope, use, &number, context);
+        return begin_spawn(job, scope, use, &number, &batch, context);
     });
     if (kept != Datum(0)) {
         results.row({CStringGetTextDatum("kept"), kept});
@@ -88,7 +91,7 @@ PGDLLEXPORT Datum jobq_spawn(PG_FUNCTION_ARGS) {
     // Enqueues with the caller's privileges, because triggers on the new jobs must run with these privileges.
     int count = 0;
     const Enqueued *enqueued =
-        enqueue_json(PG_GETARG_JSONB_P(3), core::kMaxBatch, queues, GetCurrentTimestamp(), &count);
+        enqueue_json(PG_GETARG_JSONB_P(3), core::kMaxBatch, queues, GetCurrentTimestamp(), &count, batch);
     auto *children = allocate_array<Datum>(static_cast<uint64>(count));
     with_owner_spi([&] { save_children(job.id, number, use, enqueued, count, children); });
     results.row({CStringGetTextDatum("saved"), array_of(children, count, INT8OID)});

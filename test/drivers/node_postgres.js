@@ -74,6 +74,10 @@ async function main() {
   const specs = [{ queue, payload: 7, kind: 'spec' }, { queue, kind: 'spec', priority: 1 }];
   many = await rows('SELECT * FROM jobq_enqueue_jobs($1)', [JSON.stringify(specs)]);
   check(many.length === 2, 'jobq_enqueue_jobs', many);
+  const [{ id: batch }] = await rows('SELECT jobq_create_batch($1, $2) AS id', ['a batch', { queue: 'batch callbacks' }]);
+  await equal(true, 'jobq_seal_batch', 'SELECT jobq_seal_batch($1)', [batch]);
+  const [counts] = await rows('SELECT total, sealed FROM jobq_get_batch($1)', [batch]);
+  check(Number(counts.total) === 0 && counts.sealed === true, 'jobq_get_batch', counts);
 
   let [claim] = await rows('SELECT * FROM jobq_claim($1, $2, $3, $4, $5, $6, $7)',
     [queue, 'node worker', '1', ['mail'], [2], ['gpu', 'big, "disk"', 'more'], '20 s']);

@@ -154,6 +154,10 @@ def scenario(d):
     rows = d.rows("SELECT * FROM jobq_enqueue_jobs(%s)",
                   json.dumps([{"queue": queue, "payload": 7, "kind": "spec"}, {"queue": queue, "kind": "spec"}]))
     d.check(len(rows) == 2, "jobq_enqueue_jobs", rows)
+    batch = d.rows("SELECT jobq_create_batch(%s, %s)", "a batch", json.dumps({"queue": "batch callbacks"}))[0][0]
+    d.equal(True, "jobq_seal_batch", "SELECT jobq_seal_batch(%s)", n(batch))
+    rows = d.rows("SELECT total, sealed FROM jobq_get_batch(%s)", n(batch))
+    d.check(rows[0][0] == 0 and rows[0][1] is True, "jobq_get_batch", rows)
 
     rows = d.rows("SELECT id, lease, payload, attempt FROM jobq_claim(%s, %s, %s, %s, %s, %s, %s)",
                   queue, "a worker", n(1), ["mail"], d.list([2]), ["gpu", 'big, "disk"', "more"], "20 s")

@@ -215,6 +215,9 @@ class Case:
     def event(self):
         return self.text("delivered", "paid")
 
+    def callback(self):
+        return self.text('{"queue": "fuzz plain"}', '{"queue": "fuzz keyed", "kind": "other", "priority": 1, "metadata": {"a": 1}}')
+
     def json(self):
         return self.text("{}", "1", '"x"', '{"n": [1, 2, {"deep": null}]}', "[]", '{"percent": 50}')
 
@@ -284,8 +287,9 @@ _BY_NAME = {
     "source": lambda case: case.text("", "fuzz"), "prune": lambda case: case.one("false", "false", "true"),
     "paused": lambda case: case.one("false", "false", "true"),
     "options": lambda case: case.text("{}", '{"version": 1, "max_runtime": "1 min"}', '{"requires": ["gpu"], "heartbeat_timeout": "1 s"}',
-                                      '{"priority": 1, "max_attempts": 2}', '{"expires_in": "1 s"}', '{"unique_key": "u1", "metadata": {"a": 1}}'),
-    "filter": lambda case: case.text("{}", '{"concurrency_key": "k1"}', '{"version": 1}', '{"group_key": "g1", "version": 0}'),
+                                      '{"priority": 1, "max_attempts": 2}', '{"expires_in": "1 s"}', '{"batch_id": 1}', '{"unique_key": "u1", "metadata": {"a": 1}}'),
+    "batch_id": Case.job, "on_complete": Case.callback, "on_success": Case.callback, "on_failure": Case.callback,
+    "filter": lambda case: case.text("{}", '{"batch_id": 1}', '{"concurrency_key": "k1"}', '{"version": 1}', '{"group_key": "g1", "version": 0}'),
     "timezone": lambda case: case.text("UTC", "Europe/Berlin"), "n": lambda case: case.one("1", "5", "100"),
     "payloads": lambda case: case.array(case.json), "results": lambda case: case.array(case.json),
     "kind": lambda case: case.text("", "other"), "kinds": lambda case: case.array(lambda: case.text("", "other"), 1),

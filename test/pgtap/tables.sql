@@ -8,14 +8,14 @@ CREATE TEMP VIEW commented_columns AS
 SELECT a.attrelid::regclass::text || '.' || a.attname AS name, col_description(a.attrelid, a.attnum) AS comment
 FROM pg_attribute a WHERE a.attrelid = 'jobq.jobs'::regclass AND a.attnum > 0 AND NOT a.attisdropped;
 
-SELECT plan(55 + (SELECT count(*)::integer FROM pg_class WHERE relnamespace = 'jobq'::regnamespace AND relkind = 'r') + 2 * (SELECT count(*)::integer FROM relations) + (SELECT count(*)::integer FROM commented_columns));
+SELECT plan(58 + (SELECT count(*)::integer FROM pg_class WHERE relnamespace = 'jobq'::regnamespace AND relkind = 'r') + 2 * (SELECT count(*)::integer FROM relations) + (SELECT count(*)::integer FROM commented_columns));
 
 SELECT has_schema('jobq');
 SELECT isnt(obj_description('jobq'::regnamespace, 'pg_namespace'), NULL, 'the schema has a comment');
 SELECT is((SELECT count(*) FROM pg_depend WHERE classid = 'pg_namespace'::regclass AND objid = 'jobq'::regnamespace AND deptype = 'e'), 1::bigint, 'the schema belongs to the extension');
 SELECT isnt(obj_description('jobq.job_status'::regtype, 'pg_type'), NULL, 'the type has a comment');
-SELECT tables_are('jobq', '{jobs,queue_settings,kind_settings,attempts,log_lines,lane_directory,lane_retirement,kept_keys,limit_settings,unslotted,tick_state,edges,deleted_dependencies,queue_grants,identity,schedule_settings,steps,signals,job_signals,handler_settings,shard,hash_secret}'::name[]);
-SELECT views_are('jobq', '{background_workers,dependencies,lanes,limits,queues,queue_stats,workers,schedules,handlers,halted_groups,producer_queues,worker_queues,operator_queues}'::name[]);
+SELECT tables_are('jobq', '{jobs,batch_settings,batch_counts,queue_settings,kind_settings,attempts,log_lines,lane_directory,lane_retirement,kept_keys,limit_settings,unslotted,tick_state,edges,deleted_dependencies,queue_grants,identity,schedule_settings,steps,signals,job_signals,handler_settings,shard,hash_secret}'::name[]);
+SELECT views_are('jobq', '{background_workers,dependencies,lanes,limits,queues,queue_stats,workers,schedules,batches,handlers,halted_groups,producer_queues,worker_queues,operator_queues}'::name[]);
 
 SELECT isnt(obj_description(oid, 'pg_class'), NULL, relname || ' has a comment') FROM relations ORDER BY relname;
 SELECT isnt(comment, NULL, name || ' has a comment') FROM commented_columns ORDER BY name;
@@ -32,7 +32,7 @@ INSERT INTO wanted VALUES
     ('requires', 'text[]', true, false), ('unique_key', 'text', true, false), ('group_key', 'text', true, false), ('concurrency_key', 'text', true, false),
     ('unique_for', 'interval', true, false), ('_holds_key', 'boolean', true, false), ('_queue_slot', 'bigint', true, false), ('_key_slot', 'bigint', true, false), ('max_runtime', 'interval', true, false), ('cancel_requested_at', 'timestamp with time zone', true, false), ('metadata', 'jsonb', true, false),
     ('dead_from', 'text', true, false), ('_must_end_at', 'timestamp with time zone', true, false), ('_group_waiting', 'bigint', true, false), ('_group_active', 'bigint', true, false), ('_round_robin_key', 'bigint', true, false), ('lost_attempts', 'integer', false, true), ('_company_lease', 'bigint', true, false),
-    ('expires_at', 'timestamp with time zone', true, false);
+    ('expires_at', 'timestamp with time zone', true, false), ('batch_id', 'bigint', true, false);
 SELECT set_has($$SELECT attname::text, format_type(atttypid, atttypmod), NOT attnotnull, atthasdef FROM pg_attribute WHERE attrelid = 'jobq.jobs'::regclass AND attnum > 0$$,
                'SELECT * FROM wanted', 'jobq.jobs has the documented columns with their types, NULLs, and defaults');
 SELECT is((SELECT attidentity FROM pg_attribute WHERE attrelid = 'jobq.jobs'::regclass AND attname = 'id'), 'd'::"char", 'id is an identity column that a dump may set');
@@ -59,6 +59,10 @@ SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.q
 SELECT set_has($$SELECT attname::text FROM pg_attribute WHERE attrelid = 'jobq.background_workers'::regclass AND attnum > 0$$,
                $$SELECT unnest('{pid,database,state,last_round,last_error,last_error_at,last_error_over_at}'::text[])$$, 'background_workers has the process, its state, and its last error');
 SELECT columns_are('jobq', 'workers', '{worker_id,queues,kinds,slots,client,started_at,state,running,last_claim,last_seen,info}'::name[]);
+SELECT columns_are('jobq', 'batch_settings', '{id,name,metadata,on_complete,on_success,on_failure,created_by,created_at,sealed_at,finished_at,callbacks,error,_witness,_look_at}'::name[]);
+SELECT columns_are('jobq', 'batch_counts', '{batch_id,completed,failed,cancelled,_folded}'::name[]);
+SELECT is((SELECT array_agg(attname::text ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'jobq.batches'::regclass AND attnum > 0),
+          (SELECT proargnames[2:] FROM pg_proc WHERE proname = 'jobq_get_batch'), 'jobq_get_batch has the columns of the view jobq.batches');
 SELECT columns_are('jobq', 'kept_keys', '{queue,unique_key,job_id,kept_until}'::name[]);
 SELECT columns_are('jobq', 'steps', '{job_id,number,name,kind,state,saved_at,until,event,result,_awaited,jobs}'::name[]);
 SELECT columns_are('jobq', 'signals', '{id,queue,event,payload,sent_at}'::name[]);
@@ -78,7 +82,7 @@ SELECT is((SELECT count(*) FROM pg_index WHERE indrelid = 'jobq.log_lines'::regc
 
 -- pg_dump keeps the rows.
 SELECT set_eq($$SELECT unnest(extconfig)::regclass::text FROM pg_extension WHERE extname = 'jobq'$$,
-              '{jobq.jobs,jobq.jobs_id_seq,jobq.queue_settings,jobq.kind_settings,jobq.attempts,jobq.log_lines,jobq.lane_directory,jobq.kept_keys,jobq.limit_settings,jobq.edges,jobq.deleted_dependencies,jobq.queue_grants,jobq.identity,jobq.schedule_settings,jobq.steps,jobq.signals,jobq.signals_id_seq,jobq.job_signals,jobq.handler_settings,jobq.shard}'::text[], 'pg_dump keeps the rows of these');
+              '{jobq.jobs,jobq.jobs_id_seq,jobq.batch_settings,jobq.batch_counts,jobq.queue_settings,jobq.kind_settings,jobq.attempts,jobq.log_lines,jobq.lane_directory,jobq.kept_keys,jobq.limit_settings,jobq.edges,jobq.deleted_dependencies,jobq.queue_grants,jobq.identity,jobq.schedule_settings,jobq.steps,jobq.signals,jobq.signals_id_seq,jobq.job_signals,jobq.handler_settings,jobq.shard}'::text[], 'pg_dump keeps the rows of these');
 SELECT columns_are('jobq', 'hash_secret', '{only_row,secret,numbered_in}'::name[]);
 SELECT is((SELECT relrowsecurity FROM pg_class WHERE oid = 'jobq.hash_secret'::regclass), true, 'the secret is hidden from members of pg_read_all_data');
 SELECT is((SELECT count(*) FROM pg_class c, aclexplode(c.relacl) a WHERE c.oid = 'jobq.hash_secret'::regclass AND a.grantee <> c.relowner), 0::bigint, 'no other role has privileges on the secret');

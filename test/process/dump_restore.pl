@@ -47,6 +47,11 @@ SELECT jobq_enqueue('graph', kind => k) FROM unnest('{a,b}'::text[]) k;
 SELECT jobq_enqueue('graph', kind => 'after', depends_on => ARRAY(SELECT id FROM jobq.jobs WHERE queue = 'graph'));
 SELECT jobq_complete(id, lease, '7') FROM jobq_claim('graph');
 SELECT jobq_delete(id) FROM jobq.jobs WHERE queue = 'graph' AND kind = 'a';
+SELECT jobq_create_batch('dumped', on_complete => '{"queue": "mail"}', metadata => '{"n": 1}');
+SELECT jobq_enqueue('mail', kind => k, run_at => now() + interval '30 days', options => jsonb_build_object('batch_id', b.id))
+FROM jobq.batches b, unnest('{kept,deleted}'::text[]) k;
+SELECT jobq_delete(id) FROM jobq.jobs WHERE kind = 'deleted';
+SELECT jobq_seal_batch(id) FROM jobq.batches;
 SELECT jobq_set_limit('limited', max_running => 3), jobq_set_limit('limited', '*', max_running => 2);
 SELECT jobq_enqueue('limited', concurrency_key => 'k' || n % 2) FROM generate_series(1, 9) n;
 SELECT count(*) FROM jobq_claim('limited', 'w4', 2, heartbeat_timeout => '1 hour');
@@ -107,6 +112,8 @@ my @contents = (
                        j._group_active = jobq.group_of(queue, group_key), j._round_robin_key = jobq.round_robin_key_of(concurrency_key)
                 FROM jobq.jobs j ORDER BY id} ],
     [ 'attempts', 'SELECT * FROM jobq.attempts ORDER BY job_id, lease' ],
+    [ 'batches', 'SELECT * FROM jobq.batch_settings ORDER BY id' ],
+    [ 'deleted members of batches', 'SELECT batch_id, sum(completed), sum(failed), sum(cancelled) FROM jobq.batch_counts GROUP BY 1 ORDER BY 1' ],
     [ 'log lines', 'SELECT * FROM jobq.log_lines ORDER BY job_id, lease, number' ],
     [ 'queue settings', 'SELECT * FROM jobq.queue_settings ORDER BY queue' ],
     [ 'settings of kinds', 'SELECT * FROM jobq.kind_settings ORDER BY queue, kind' ],

@@ -99,6 +99,13 @@ BEGIN
 END
 $$;
 
+--: return the ids of the jobs on which a job depends, and of the batch in its options, if any, because the job must be on their shard
+CREATE FUNCTION jobq_router.tied_to(depends_on bigint[], options jsonb) RETURNS bigint[]
+    LANGUAGE sql IMMUTABLE AS $$
+SELECT CASE WHEN jsonb_typeof(options) = 'object' AND options ->> 'batch_id' ~ '^[0-9]{1,18}$'
+            THEN depends_on || (options ->> 'batch_id')::bigint ELSE depends_on END
+$$;
+
 --: return where a job with these keys goes; raises 0A000 if it depends on jobs of another shard
 CREATE FUNCTION jobq_router.place_of(queue text, unique_key text DEFAULT NULL, group_key text DEFAULT NULL, concurrency_key text DEFAULT NULL, depends_on bigint[] DEFAULT NULL)
     RETURNS jobq_router.place
@@ -153,8 +160,8 @@ BEGIN
         p.shard := needed;
         p.was_on := '{}';
     ELSIF needed <> p.shard OR needed IS NOT NULL AND cardinality(p.was_on) > 0 THEN
-        RAISE 'the job would be on shard %, but depends on jobs of shard %', p.shard, needed USING ERRCODE = 'feature_not_supported',
-            HINT = 'Jobs that depend on each other must be on one shard. Put them into one queue that is not spread, or enqueue them with one call to jobq_enqueue_jobs().';
+        RAISE 'the job would be on shard %, but its dependencies or its batch are on shard %', p.shard, needed USING ERRCODE = 'feature_not_supported',
+            HINT = 'Jobs that depend on each other, and the members of a batch, must be on one shard. Put them into one queue that is not spread, or omit their keys.';
     END IF;
     RETURN p;
 END

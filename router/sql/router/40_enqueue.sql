@@ -48,7 +48,7 @@ DECLARE
     _fault   jobq_router.fault;
 BEGIN
     FOR _try IN 1..2000 LOOP
-        _place := jobq_router.place_of(queue, unique_key, group_key, concurrency_key, depends_on);
+        _place := jobq_router.place_of(queue, unique_key, group_key, concurrency_key, jobq_router.tied_to(depends_on, options));
         _spec := NULL;
         -- If an argument that must not be NULL is NULL, leave it to a shard to reject the call.
         IF cardinality(_place.was_on) > 0 AND num_nulls(payload, kind, priority, on_conflict, on_dependency_failure) = 0 THEN
@@ -94,7 +94,7 @@ DECLARE
     _fault   jobq_router.fault;
 BEGIN
     FOR _try IN 1..2000 LOOP
-        _place := jobq_router.place_of(queue);
+        _place := jobq_router.place_of(queue, depends_on => jobq_router.tied_to(NULL, options));
         IF cardinality(_place.was_on) > 0 OR _place.free AND num_nonnulls(unique_keys, group_keys, concurrency_keys) > 0 THEN
             IF _n > 0 AND array_ndims(payloads) = 1 AND coalesce(cardinality(unique_keys) = _n, true) AND coalesce(cardinality(group_keys) = _n, true)
                 AND coalesce(cardinality(concurrency_keys) = _n, true) AND coalesce(cardinality(run_ats) = _n, true) AND coalesce(cardinality(priorities) = _n, true)
@@ -139,8 +139,8 @@ BEGIN
         free := NULL;
         FOR spec IN SELECT value FROM jsonb_array_elements(specs) LOOP
             p := jobq_router.place_of(coalesce(spec ->> 'queue', 'default'), spec ->> 'unique_key', spec ->> 'group_key', spec ->> 'concurrency_key',
-                CASE WHEN jsonb_typeof(spec -> 'depends_on') = 'array' THEN
-                    ARRAY(SELECT d.value::text::bigint FROM jsonb_array_elements(spec -> 'depends_on') d WHERE jsonb_typeof(d.value) = 'number') END);
+                jobq_router.tied_to(CASE WHEN jsonb_typeof(spec -> 'depends_on') = 'array' THEN
+                    ARRAY(SELECT d.value::text::bigint FROM jsonb_array_elements(spec -> 'depends_on') d WHERE jsonb_typeof(d.value) = 'number') END, spec));
             IF p.free THEN
                 free := coalesce(free, p.shard);
                 p.shard := free;
@@ -251,5 +251,34 @@ $$;
 --@ function jobq_enqueue_jobs
 BEGIN
     RETURN QUERY SELECT * FROM jobq_router.enqueue_jobs($1);
+END
+--@ end
+
+-- The batch is on the shard of the queues of its callbacks, because the shard enqueues the callbacks. Its members must be there, too.
+--@ function jobq_create_batch
+DECLARE
+    _places  jobq_router.place[];
+    _place   jobq_router.place;
+    _batch   bigint;
+    _fault   jobq_router.fault;
+BEGIN
+    FOR _try IN 1..10 LOOP
+        _places := jobq_router.places_of((SELECT coalesce(jsonb_agg(c), '[]') FROM unnest(ARRAY[$2, $3, $4]) c WHERE jsonb_typeof(c) = 'object'));
+        IF EXISTS (SELECT FROM unnest(_places) p, unnest(_places) q WHERE NOT p.free AND NOT q.free AND p.shard <> q.shard) THEN
+            RAISE 'the callbacks of the batch would be on several shards' USING ERRCODE = 'feature_not_supported',
+                HINT = 'Put the callbacks into one queue that is not spread, or into a spread queue without keys.';
+        END IF;
+        SELECT p.* INTO _place FROM unnest(_places) p ORDER BY p.free LIMIT 1;
+        IF NOT FOUND THEN
+            _place := ROW((SELECT m.version FROM jobq_router.map m), jobq_router.any_shard(), '{}', true, NULL, NULL, NULL, NULL)::jobq_router.place;
+        END IF;
+        BEGIN
+            RETURN jobq_router.at_jobq_create_batch(_place.shard, _place.version, $1, $2, $3, $4, $5);
+        EXCEPTION WHEN OTHERS OR query_canceled THEN
+            --@ caught _place.shard
+            PERFORM jobq_router.try_again(_try, _place.free, _fault);
+        END;
+    END LOOP;
+    PERFORM jobq_router.give_up();
 END
 --@ end

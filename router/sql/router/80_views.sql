@@ -13,6 +13,9 @@
 --@ view workers (worker_id text, queues text[], kinds text[], slots integer, client text, started_at timestamptz, state text, running bigint,
     last_claim timestamptz, last_seen timestamptz, info jsonb)
 --@ view limits (queue text, key text, max_running integer, running bigint, rate integer, per interval, tokens integer, next_token timestamptz)
+--@ view batches (id bigint, name text, total bigint, pending bigint, running bigint, completed bigint, failed bigint, cancelled bigint,
+    progress double precision, sealed boolean, finished_at timestamptz, callbacks bigint[], error text, metadata jsonb,
+    created_by text, created_at timestamptz, sealed_at timestamptz)
 --@ view schedules (name text, queue text, kind text, cron text, timezone text, next_run timestamptz, last_run timestamptz, last_job bigint,
     paused boolean, skipped bigint, last_skipped timestamptz, skip_reason text, error text, failures integer, retry_at timestamptz,
     missed text, max_missed integer, overlap text, deadline interval, jitter interval, starts_at timestamptz, ends_at timestamptz,
