@@ -146,6 +146,24 @@ class EnqueueTest(Base):
         for job, in self.connection.execute("SELECT expires_at FROM jobq.jobs WHERE id = ANY (%s)", (jobs,)).fetchall():
             self.assertEqual(job, when + dt.timedelta(seconds=90))
 
+    def test_a_batch(self):
+        batch = jobq.create_batch(self.connection, "import", on_success={"queue": self.queue + " done", "kind": "ok", "max_attempts": 3},
+                                  metadata={"file": "a"})
+        jobq.enqueue(self.connection, self.queue, batch_id=batch)
+        jobq.enqueue_many(self.connection, self.queue, [1, 2], batch_id=batch)
+        jobq.enqueue_jobs(self.connection, [{"queue": self.queue, "batch_id": batch}])
+        self.connection.execute("SELECT jobq_complete(id, lease) FROM jobq_claim(%s, batch => 4)", (self.queue,))
+        found = jobq.get_batch(self.connection, batch)
+        self.assertEqual((found["name"], found["total"], found["completed"], found["sealed"], found["metadata"]),
+                         ("import", 4, 4, False, {"file": "a"}))
+        self.assertEqual([jobq.seal_batch(self.connection, batch), jobq.seal_batch(self.connection, batch), jobq.seal_batch(self.connection, 10**9)],
+                         [True, False, None])
+        (callback,) = jobq.get_batch(self.connection, batch)["callbacks"]
+        self.assertEqual(self.connection.execute("SELECT kind, max_attempts FROM jobq.jobs WHERE id = %s", (callback,)).fetchone(), ("ok", 3))
+        self.assertIsNone(jobq.get_batch(self.connection, 10**9))
+        with self.assertRaises(jobq.OptionError):
+            jobq.enqueue(self.connection, self.queue, batch_id=1.5)
+
     def test_an_enqueue_is_part_of_the_callers_transaction(self):
         with psycopg.connect() as connection:
             jobq.enqueue(connection, self.queue)
