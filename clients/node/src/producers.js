@@ -19,6 +19,10 @@ const text = (value, option) => {
 };
 /** Converts to an array of text; IDs can be numbers or bigints. */
 export const texts = list(text);
+const id = (value, option) => {
+    if (['string', 'number', 'bigint'].includes(typeof value)) return String(value);
+    throw new OptionError(`option ${option} must be an ID, but is ${shown(value)}`);
+};
 // The message does not show the values, because they may be payloads.
 function mustBeArray(option, values) {
     if (!Array.isArray(values)) throw new OptionError(`option ${option} must be an array, but is of type ${typeof values}`);
@@ -45,12 +49,13 @@ const OPTIONS = {
     maxRuntime: ['max_runtime', undefined, toOwnInterval],
     expiresAt: ['expires_at', undefined, toTime],
     expiresIn: ['expires_in', undefined, toOwnInterval],
+    batchId: ['batch_id', undefined, id],
     metadata: ['metadata', 'jsonb', json],
 };
 
 const pick = (...names) => Object.fromEntries(names.map((name) => [name, OPTIONS[name]]));
 const OPTIONS_OF_MANY = {
-    ...pick('kind', 'priority', 'runAt', 'maxAttempts'),
+    ...pick('kind', 'priority', 'runAt', 'maxAttempts', 'batchId'),
     uniqueKeys: ['unique_keys', 'text[]', texts],
     groupKeys: ['group_keys', 'text[]', texts],
     concurrencyKeys: ['concurrency_keys', 'text[]', texts],
@@ -159,7 +164,7 @@ const enqueued = ({ job_id: id, is_new: isNew }) => ({ id: String(id), isNew });
 
 // ---- kinds of connections
 
-async function run(connection, text, values) {
+export async function run(connection, text, values) {
     // Knex has placeholders of its own and returns the driver's result.
     if (typeof connection?.raw === 'function') {
         const { rows } = await connection.raw(text.replaceAll(/\$\d+/g, '?'), values);

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import process from 'node:process';
 import { after, test } from 'node:test';
 import knex from 'knex';
-import { enqueue, enqueueJobs, enqueueMany, OptionError } from '../src/index.js';
+import { createBatch, enqueue, enqueueJobs, enqueueMany, getBatch, OptionError, sealBatch } from '../src/index.js';
 import { newDatabase } from './server.mjs';
 
 const database = await newDatabase('producers');
@@ -29,6 +29,23 @@ test('a job with all options', async () => {
         heartbeat_timeout: '00:01:30', max_runtime: '02:00:00.5', metadata: { who: 'me' },
     });
     assert.equal(await enqueue(pool, 'every', {}, { uniqueKey: 'u', runAt: '2100-01-01 00:00+00' }), id);
+});
+
+test('a batch: jobs join it, and its end enqueues the callbacks', async () => {
+    const id = await createBatch(pool, 'import', { onSuccess: { queue: 'batch done', kind: 'ok', maxAttempts: 3 }, metadata: { file: 'a' } });
+    await enqueue(pool, 'batch', 1, { batchId: id });
+    await enqueueMany(pool, 'batch', [2, 3], { batchId: BigInt(id) });
+    await enqueueJobs(pool, [{ queue: 'batch', batchId: Number(id) }]);
+    await database.query("SELECT jobq_complete(id, lease) FROM jobq_claim('batch', batch => 4)");
+    const { name, total, completed, progress, sealed, metadata } = await getBatch(pool, id);
+    assert.deepEqual({ name, total, completed, progress, sealed, metadata }, { name: 'import', total: 4, completed: 4, progress: 1, sealed: false, metadata: { file: 'a' } });
+    assert.deepEqual([await sealBatch(pool, id), await sealBatch(pool, id), await sealBatch(pool, '999999999')], [true, false, null]);
+    const { finishedAt, callbacks } = await getBatch(pool, id);
+    assert.ok(finishedAt instanceof Date);
+    assert.equal(callbacks.length, 1);
+    assert.equal((await database.job(callbacks[0])).kind, 'ok');
+    assert.equal(await getBatch(pool, '999999999'), undefined);
+    await assert.rejects(enqueue(pool, 'batch', 1, { batchId: {} }), OptionError);
 });
 
 test('a job expires at expiresAt, or expiresIn after runAt', async () => {

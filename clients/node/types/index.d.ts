@@ -195,6 +195,8 @@ export interface EnqueueOptions {
     maxRuntime?: Interval;
     expiresAt?: Time;
     expiresIn?: Interval;
+    /** A batch, which createBatch() returned. */
+    batchId?: Id | number | bigint;
     metadata?: Record<string, unknown>;
 }
 
@@ -208,6 +210,7 @@ export interface EnqueueManyOptions {
     concurrencyKeys?: readonly (string | null)[];
     runAts?: readonly Time[];
     priorities?: readonly number[];
+    batchId?: Id | number | bigint;
 }
 
 /** A job for enqueueJobs() or spawn(). ref: a name that the dependsOn of later objects can use as "@ref". */
@@ -235,3 +238,33 @@ export declare function enqueueMany(connection: Producer, queue: string, payload
     Promise<Enqueued[]>;
 /** Enqueues one job per object, in one statement. */
 export declare function enqueueJobs(connection: Producer, specs: readonly Spec[]): Promise<Enqueued[]>;
+
+/** A batch: a set of jobs whose end enqueues the callbacks. */
+export interface Batch {
+    id: Id;
+    name: string;
+    total: number;
+    pending: number;
+    running: number;
+    completed: number;
+    failed: number;
+    cancelled: number;
+    /** The share of the jobs that have ended, from 0 to 1; null if the batch has no jobs. */
+    progress: number | null;
+    sealed: boolean;
+    finishedAt: Date | null;
+    callbacks: Id[] | null;
+    error: string | null;
+    metadata: unknown;
+}
+export interface BatchOptions {
+    onComplete?: Spec;
+    onSuccess?: Spec;
+    onFailure?: Spec;
+    metadata?: unknown;
+}
+/** Creates a batch in the caller's transaction and returns its ID. Jobs join it with the option batchId. */
+export declare function createBatch(connection: Producer, name?: string, options?: BatchOptions): Promise<Id>;
+/** Seals a batch, so that no more jobs can join it: false if it was already sealed, and null if it does not exist. */
+export declare function sealBatch(connection: Producer, id: Id | number | bigint): Promise<boolean | null>;
+export declare function getBatch(connection: Producer, id: Id | number | bigint): Promise<Batch | undefined>;

@@ -1,0 +1,36 @@
+// Creates and seals batches on the caller's connection. A batch is a set of jobs; when it has been sealed and all of its jobs have
+// ended, jobq enqueues its callbacks. Jobs join a batch with the option batchId of the functions in producers.js.
+import { run, specsOf } from './producers.js';
+import { toJson } from './values.js';
+
+/**
+ * Creates a batch and returns its ID. onComplete, onSuccess, and onFailure: objects whose keys are those of enqueueJobs().
+ * connection: a client, pool, or transaction of pg, Knex, or TypeORM.
+ */
+export async function createBatch(connection, name = '', { onComplete, onSuccess, onFailure, metadata } = {}) {
+    const callbacks = [onComplete, onSuccess, onFailure].map((spec) =>
+        (spec === undefined || spec === null ? null : toJson(specsOf([spec])[0])));
+    const [{ id }] = await run(connection, 'SELECT jobq_create_batch($1::text, $2::jsonb, $3::jsonb, $4::jsonb, $5::jsonb) AS id',
+        [name, ...callbacks, metadata === undefined ? null : toJson(metadata, 'the metadata')]);
+    return String(id);
+}
+
+/** Seals a batch, so that no more jobs can join it: false if it was already sealed, and null if it does not exist. */
+export async function sealBatch(connection, id) {
+    const [{ sealed }] = await run(connection, 'SELECT jobq_seal_batch($1::bigint) AS sealed', [String(id)]);
+    return sealed;
+}
+
+const NUMBERS = ['total', 'pending', 'running', 'completed', 'failed', 'cancelled', 'progress'];
+
+/** Returns a batch with the numbers of its jobs, or undefined if it does not exist. */
+export async function getBatch(connection, id) {
+    const [row] = await run(connection, `SELECT id::text, name, ${NUMBERS.map((name) => `${name}::float8`).join(', ')}, sealed,
+               extract(epoch FROM finished_at)::float8 * 1000 AS finished_at, to_jsonb(callbacks::text[]) AS callbacks, error, metadata
+        FROM jobq_get_batch($1::bigint)`, [String(id)]);
+    if (row === undefined) return undefined;
+    const { finished_at: finishedAt, ...others } = row;
+    // Drivers return floating point numbers as numbers or as texts.
+    for (const name of NUMBERS) others[name] = others[name] === null ? null : Number(others[name]);
+    return { ...others, finishedAt: finishedAt === null ? null : new Date(Number(finishedAt)) };
+}
