@@ -102,6 +102,22 @@ class EnqueueTest < JobqTest
     assert_raises(ArgumentError) { later(PlainJob, jobq: { expires_at: 5 }) }
   end
 
+  def test_a_batch_enqueues_its_callback
+    batch = Jobq::ActiveJob.create_batch("import", on_success: PlainJob.new("done"), metadata: { file: "a" })
+    jobs = [later(PlainJob, jobq: { batch_id: batch }), later(PlainJob, jobq: { batch_id: batch })]
+    jobs.each { |job| assert_equal({ "batch_id" => batch.to_s }, row(job, "batch_id")) }
+    assert_equal 2, Jobq::ActiveJob.batch(batch)["total"]
+    jobs.each { |job| ActiveRecord::Base.connection.execute("SELECT jobq_cancel(#{job.provider_job_id})") }
+    assert_equal [true, false, nil], [batch, batch, 10**9].map { |id| Jobq::ActiveJob.seal_batch(id) }
+    assert Jobq::ActiveJob.batch(batch)["finished_at"]
+    assert_nil Jobq::ActiveJob.batch(10**9)
+    success = Jobq::ActiveJob.create_batch(on_success: PlainJob.new("done"), on_failure: { queue: "failures" })
+    Jobq::ActiveJob.seal_batch(success)
+    assert_equal [1], ActiveRecord::Base.connection.exec_query(
+      "SELECT count(*)::int AS n FROM jobq.jobs WHERE kind = 'PlainJob' AND metadata->>'batch' = '#{success}'"
+    ).map { |found| found["n"] }
+  end
+
   def test_a_taken_key_is_reported
     first = later(KeyedJob, 1, "ada")
     second = later(KeyedJob, 1, "ada")

@@ -6,9 +6,9 @@ module ActiveJob
     #   config.active_job.queue_adapter = :jobq
     #   config.active_job.queue_adapter = ActiveJob::QueueAdapters::JobqAdapter.new(record: "QueueRecord")   # another database
     class JobqAdapter < (const_defined?(:AbstractAdapter) ? const_get(:AbstractAdapter) : Object)
-      # Options that a retry does not keep, because its dependencies are already met, and because a job expires only before its
-      # first attempt.
-      SETTLED = %w[depends_on on_dependency_failure expires_at expires_in].freeze
+      # Options that a retry does not keep, because its dependencies are already met, because a job expires only before its first
+      # attempt, and because the batch may have been sealed.
+      SETTLED = %w[depends_on on_dependency_failure expires_at expires_in batch_id].freeze
       # Keeps a retry from expiring even if the queue has the setting expires_in.
       NEVER = { "expires_in" => "0" }.freeze
       KEPT_KEY = %w[unique_key on_conflict unique_for].freeze
@@ -37,6 +37,12 @@ module ActiveJob
       # Returns false, because jobs commit and roll back together with the transaction.
       def enqueue_after_transaction_commit?
         false
+      end
+
+      # Returns the callback of a batch, which is a job or a hash, as an object for jobq_create_batch. jobq enqueues the callback
+      # when the batch has ended, so it has no run_at.
+      def callback(job)
+        job.is_a?(Hash) ? job : spec_of(job, again: false).except("run_at")
       end
 
       private
