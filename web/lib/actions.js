@@ -78,6 +78,7 @@ export const CHANGES = {
     : status === 'processing' ? ['bad', `Job ${body.id} was not deleted because it is running.`] : ['good', `Job ${body.id} is deleted.`]) },
   pause_schedule: { call: 'jobq_pause_schedule', parse: (body) => [schedule(body)], tell: (body, done) => ['good', done ? `Schedule ${body.name} is paused.` : `Schedule ${body.name} was already paused.`] },
   resume_schedule: { call: 'jobq_resume_schedule', parse: (body) => [schedule(body)], tell: (body, done) => ['good', done ? `Schedule ${body.name} is resumed from now on.` : `Schedule ${body.name} was not paused.`] },
+  seal_batch: { call: 'jobq_seal_batch', parse: (body) => [id(body)], tell: (body, sealed) => (sealed === null ? ['bad', `Batch ${body.id} no longer exists.`] : ['good', sealed ? `Batch ${body.id} is sealed.` : `Batch ${body.id} was already sealed.`]) },
   run_schedule: { call: 'jobq_run_schedule', parse: (body) => [schedule(body)], tell: (body, job) => (job === null ? ['bad', `Schedule ${body.name} did not run because its last job has not finished.`] : ['good', `Schedule ${body.name} has enqueued job ${job}.`]) },
 };
 

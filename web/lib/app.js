@@ -6,6 +6,7 @@ import { bodyLimit } from 'hono/body-limit';
 import { CHANGES, change } from './actions.js';
 import { Problem, toProblem } from './database.js';
 import { addressOf } from './options.js';
+import { batchesPage } from './pages/batches.js';
 import { bulkPage, changeMany } from './pages/bulk.js';
 import { failuresPage } from './pages/failures.js';
 import { handlersPage } from './pages/handlers.js';
@@ -21,7 +22,7 @@ import { View } from './view.js';
 
 // path, page, navigation entry
 const ROUTES = [['/', overviewPage, '/'], ['/queues', queuesPage, '/queues'], ['/queue', queuePage, '/queues'], ['/jobs', jobsPage, '/jobs'],
-  ['/job/:id', jobPage, '/jobs'], ['/bulk', bulkPage, '/jobs'], ['/failures', failuresPage, '/failures'], ['/schedules', schedulesPage, '/schedules'],
+  ['/job/:id', jobPage, '/jobs'], ['/bulk', bulkPage, '/jobs'], ['/failures', failuresPage, '/failures'], ['/schedules', schedulesPage, '/schedules'], ['/batches', batchesPage, '/batches'],
   ['/workers', workersPage, '/workers'], ['/handlers', handlersPage, '/handlers']];
 const FILES = { '/app.css': 'text/css; charset=utf-8', '/app.js': 'text/javascript; charset=utf-8', '/icon.svg': 'image/svg+xml' };
 const MOST_POSTED = 256 * 1024;

@@ -4,7 +4,7 @@
 import { STATUSES } from './sampler.js';
 
 export const AGES = { '1m': '1 minute', '10m': '10 minutes', '1h': '1 hour', '1d': '1 day', '7d': '7 days' };
-export const FIELDS = ['status', 'queue', 'kind', 'nokind', 'worker', 'error', 'key', 'older', 'dead', 'metadata'];
+export const FIELDS = ['status', 'queue', 'kind', 'nokind', 'worker', 'error', 'key', 'older', 'dead', 'metadata', 'batch'];
 
 // Returns the filter in a form or an address. `problems` are messages for the reader. Empty fields are omitted.
 export function parseFilter(given) {
@@ -34,6 +34,10 @@ export function parseFilter(given) {
       problems.push('Metadata is not valid JSON.');
       delete filter.metadata;
     }
+  }
+  if (filter.batch !== undefined && !/^\d{1,18}$/.test(filter.batch)) {
+    problems.push(`Batch "${filter.batch}" is not a number.`);
+    delete filter.batch;
   }
   for (const field of FIELDS) {
     if (filter[field]?.includes('\0')) {
@@ -125,6 +129,13 @@ export const WALKS = {
     where: () => 'true',
     needs: ['edges', 'steps'],
   },
+  batch: {
+    along: 'newest first, along the jobs of the batch',
+    keys: ID_DOWN,
+    down: true,
+    from: () => 'jobq.jobs j',
+    where: ({ filter, add }) => `j.batch_id = ${add(filter.batch)}::bigint`,
+  },
   key: {
     along: 'the unfinished job that has the key, and finished jobs that keep it',
     keys: ID_DOWN,
@@ -141,6 +152,7 @@ export const WALKS = {
 
 export function walkOf(filter) {
   if (filter.key !== undefined) return 'key';
+  if (filter.batch !== undefined) return 'batch';
   switch (filter.status) {
     case 'pending': return 'ready';
     case 'scheduled': return 'due';
@@ -185,6 +197,7 @@ export function conditionsOf(filter, add) {
   if (filter.error !== undefined) conditions.push(`position(${add(filter.error)} in j.error) > 0`);
   if (filter.key !== undefined) conditions.push(`j.unique_key = ${add(filter.key)}`);
   if (filter.older !== undefined) conditions.push(`j.created_at < clock_timestamp() - ${add(AGES[filter.older])}::interval`);
+  if (filter.batch !== undefined) conditions.push(`j.batch_id = ${add(filter.batch)}::bigint`);
   if (filter.dead) conditions.push('j.dead_from IS NOT NULL');
   if (filter.metadata !== undefined) conditions.push(`j.metadata @> ${add(filter.metadata)}::jsonb`);
   return conditions;

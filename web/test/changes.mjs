@@ -132,6 +132,13 @@ export async function single({ writable, db, ids: known }) {
   const told = await say(writable, '/do/run_schedule', { name: 'nightly report' }, /has enqueued job \d+/, 'run of a schedule');
   is(await value('SELECT queue FROM jobq.jobs WHERE id = $1', [/job (\d+)/.exec(told)?.[1]]), 'reports', 'run of a schedule: the job is enqueued');
 
+  const batch = await value("SELECT max(id) FROM jobq.batches WHERE name = 'import a.csv'");
+  like(textOf((await request(writable, { path: '/batches' })).text), /import a\.csv open/, 'a batch: the page shows that it is open');
+  await say(writable, '/do/seal_batch', { id: batch }, /Batch \d+ is sealed/, 'seal of a batch');
+  await say(writable, '/do/seal_batch', { id: batch }, /was already sealed/, 'second seal of a batch');
+  is(await value('SELECT sealed FROM jobq.batches WHERE id = $1', [batch]), true, 'seal of a batch: it is sealed');
+  is((await request(writable, { path: '/jobs?batch=x' })).status, 200, 'a batch that is not a number: the page says so');
+
   // Like an update of the time zone data that drops the zone of a schedule.
   await sql("SELECT jobq_schedule('lunar', '0 3 * * *', 'craters')");
   await sql('BEGIN');

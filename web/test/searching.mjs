@@ -14,7 +14,7 @@ const FILTERS = [{}, { status: 'pending' }, { status: 'pending', queue: 'backlog
 // Returns a plain SQL condition for the filter.
 function plain(filter) {
   const all = { status: 'status::text = %', queue: filter.dead ? '(queue = % OR dead_from = %)' : 'queue = %', kind: 'kind = %', nokind: "kind = ''", worker: 'worker_id = %', error: "error LIKE '%%' || % || '%%'",
-    key: "unique_key = %", dead: 'dead_from IS NOT NULL', metadata: 'metadata @> %::jsonb', older: "created_at < now() - interval '1 day'" };
+    key: "unique_key = %", batch: 'batch_id = %', dead: 'dead_from IS NOT NULL', metadata: 'metadata @> %::jsonb', older: "created_at < now() - interval '1 day'" };
   const values = [];
   const where = Object.entries(filter).map(([field, value]) => all[field].replaceAll('%%', '\u0001').replaceAll('%', () => `$${values.indexOf(value) + 1 || values.push(value)}`).replaceAll('\u0001', '%'));
   return { text: `SELECT id FROM jobq.jobs WHERE ${where.join(' AND ') || 'true'} ORDER BY id`, values };
@@ -45,7 +45,7 @@ export async function searching({ sql, value }) {
     is(await value("SELECT count(*)::int FROM jobq.jobs WHERE queue = 'by hand' AND status = 'processing' AND worker_id IS NULL"), 9, 'search: running jobs without a worker');
     // Jobs that were claimed within the last second are not yet in the index for running jobs.
     await becomesTrue('each running job is in the index', () => value("SELECT count(*) = 0 FROM jobq.jobs WHERE status = 'processing' AND _rescue_indexed IS NULL"));
-    for (const filter of FILTERS) {
+    for (const filter of [...FILTERS, { batch: String(await value('SELECT max(batch_id) FROM jobq.jobs')) }]) {
       const { text, values } = plain(filter);
       const wanted = (await sql(text, values)).map((row) => row.id);
       for (const [limit, scan] of [[50, 20000], [7, 40], [3, 3]]) {

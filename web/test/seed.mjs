@@ -66,7 +66,11 @@ export async function seed({ sql, value }) {
   await sql("SELECT jobq_pause_queue('backlog'), jobq_create_queue('idle', max_depth => 1000)");
   await sql("SELECT jobq_set_limit('api', max_running => 20, rate => 100, per => '1 minute'), jobq_set_limit('api', '*', max_running => 2)");
 
+  ids.batch = await value("SELECT jobq_create_batch('import a.csv', on_complete => '{\"queue\": \"reports\"}')");
+  await sql("SELECT count(*) FROM jobq_enqueue_many('imports', '{1, 2, 3}', kind => 'of a batch', run_ats => array_fill('2100-01-01'::timestamptz, '{3}'), options => jsonb_build_object('batch_id', $1::bigint))", [ids.batch]);
+
   // names that contain HTML
+  await sql('SELECT jobq_create_batch($1)', [EVIL]);
   await sql('SELECT jobq_set_limit($1, $1, max_running => 1)', [EVIL]);
   ids.evil = await value('SELECT jobq_enqueue($1, $2, kind => $3, metadata => $2, unique_key => $1, concurrency_key => $1)', [EVIL, JSON.stringify({ [EVIL]: EVIL_KIND }), EVIL_KIND]);
   const [evil] = await claim(EVIL, EVIL);

@@ -16,7 +16,7 @@ const SHARED = `j.id, j.queue, j.kind, j.status, j.priority, j.attempts, j.max_a
   j.started_at, j.last_heartbeat, j.finished_at, j.cancel_requested_at, j.error, j.heartbeat_timeout::text,
   ${['payload', 'metadata', 'progress', 'result'].map(value).join(', ')}`;
 const OWN = `, j.unique_key, j.unique_for::text, j.group_key, j.concurrency_key, j.lost_attempts, j.max_runtime::text, j.dead_from, j.expires_at,
-  j.status = 'failed' AND j._group_active IS NOT NULL AS halts`;
+  j.batch_id, j.status = 'failed' AND j._group_active IS NOT NULL AS halts`;
 
 async function readJob(view, query, id) {
   const { rights } = view;
@@ -72,6 +72,7 @@ function factsOf(view, job) {
     ['Dead letter from', job.dead_from && view.queue(job.dead_from)],
     ['Version', job.version === 0 ? '' : String(job.version)], ['Requires', (job.requires ?? []).join(', ')],
     ['Unique key', job.unique_key && html`<code>${job.unique_key}</code>${job.unique_for ? `, kept for ${job.unique_for} afterward` : ''}`],
+    ['Batch', job.batch_id && view.link(job.batch_id, '/jobs', { batch: job.batch_id })],
     ['Group', job.group_key], ['Concurrency key', job.concurrency_key],
     ['Heartbeat timeout', job.heartbeat_timeout], ['Longest run', job.max_runtime],
   ]);

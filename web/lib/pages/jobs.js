@@ -30,7 +30,7 @@ function select(name, chosen, choices) {
 }
 
 export function filterForm(view, filter) {
-  const more = ['worker', 'key', 'older', 'metadata', 'nokind', 'dead'].some((field) => filter[field] !== undefined);
+  const more = ['worker', 'key', 'older', 'metadata', 'nokind', 'dead', 'batch'].some((field) => filter[field] !== undefined);
   return html`<form method="get" action="${view.href('/jobs')}" class="filter" role="search">
 <label>Status ${select('status', filter.status, STATUSES.map((status) => [status, status]))}</label>
 <label>Queue <input name="queue" value="${filter.queue ?? ''}" maxlength="63"></label>
@@ -39,6 +39,7 @@ export function filterForm(view, filter) {
 <details${more ? html` open` : ''}><summary>More</summary>
 <label>Worker <input name="worker" value="${filter.worker ?? ''}" maxlength="255"></label>
 <label>Unique key <input name="key" value="${filter.key ?? ''}" maxlength="1024"></label>
+<label>Batch <input name="batch" value="${filter.batch ?? ''}" inputmode="numeric" pattern="[0-9]{1,18}"></label>
 <label>Enqueued ${select('older', filter.older, Object.entries(AGES).map(([value, text]) => [value, `more than ${text} ago`]))}</label>
 <label>Metadata contain <input name="metadata" value="${filter.metadata ?? ''}" placeholder="{&quot;tenant&quot;: 7}" maxlength="2000"></label>
 <label class="check"><input type="checkbox" name="nokind" value="1"${filter.nokind ? html` checked` : ''}> without a kind</label>
