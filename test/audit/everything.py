@@ -228,7 +228,9 @@ def end_halts(conn):
 
 
 def unfinished(conn):
-    return conn.execute("SELECT count(*) FROM jobq.jobs WHERE status <= 'processing'").fetchone()[0]
+    """The number of jobs that have not ended, and of sealed batches whose callbacks have not been enqueued."""
+    return conn.execute("SELECT (SELECT count(*) FROM jobq.jobs WHERE status <= 'processing')"
+                        " + (SELECT count(*) FROM jobq.batch_settings WHERE sealed_at IS NOT NULL AND finished_at IS NULL)").fetchone()[0]
 
 
 def run(results, database, runner, directory, seed, load_seconds):
@@ -313,7 +315,7 @@ def story(results, report, changes):
 HAPPENED = (
     "groups halted", "skip", "attempts failed", "attempts lost", "attempts released", "attempts snoozed", "cancelled while they ran", "refused",
     "heartbeat", "met", "cancel", "retry", "reschedule", "delete", "redrive", "pause", "limit", "change", "dead letters",
-    "dropped for others", "expired", "jobs in groups", "heads made by the server", "let go after their dependencies", "cancelled with a dependency",
+    "dropped for others", "expired", "batch complete", "batch success", "batch failure", "jobs in groups", "heads made by the server", "let go after their dependencies", "cancelled with a dependency",
     "claims at a rate in rated", "claims that ageing decided", "claims while another key waited",
     "background workers terminated", "executors terminated", "completed by handlers", "handlers that did not complete")
 

@@ -10,6 +10,7 @@ import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
+import batched
 import blocked
 import handled
 import order
@@ -30,6 +31,7 @@ KINDS = {
     "robbed": "leases that were lost before they expired",
     "effects": "completions by a handler without exactly one effect, or effects of attempts that did not complete",
     "expiry": "jobs that were claimed after their expires_at, or that expired before it or after a claim",
+    "batch": "sealed batches without exactly one callback of each sort, or callbacks that were enqueued before all jobs had ended",
     "overdue": "leases that outlived their heartbeat timeout, max_runtime or cancellation",
     "key doubled": "two unfinished jobs with one unique key, or unfinished jobs that lack their key",
     "paused": "claims from a paused queue",
@@ -108,7 +110,8 @@ def check(changes, rules, errors=(), told=None):
     report = Report(violations={kind: [] for kind in KINDS})
     world = World(changes)
     for law in (_steps, _enqueues, _leases, _reports, _attempts, _deadlines, _expiry, _unique_keys, _pauses, _limits, _rates,
-                blocked.groups, blocked.dependencies, _depths, _dead_letters, order.overtaken, order.turns, handled.effects, handled.losses, _ends):
+                blocked.groups, blocked.dependencies, _depths, _dead_letters, order.overtaken, order.turns, handled.effects, handled.losses,
+                batched.batches, _ends):
         law(world, rules, report)
     if told is not None:
         totals.compare(world, told, report)
@@ -141,7 +144,7 @@ def _steps(world, rules, report):
                 causes = {SERVER}
         if (before, after) == ("pending", "processing") and step.after.worker_id == EXECUTOR:
             causes = {SERVER}   # possibly in the transaction of the previous job, whose handler has written facts
-        if not step.expires() and not causes & STEPS.get((before, after), set()):
+        if not step.expires() and not batched.event_of(step) and not causes & STEPS.get((before, after), set()):
             report.add("lost" if after is None else "impossible step",
                        f"job {change.row.id}: {before} became {after} by {sorted(causes)}")
         if step.after and (step.after.lease is not None) != (after == "processing"):
@@ -151,7 +154,7 @@ def _steps(world, rules, report):
 def _enqueues(world, rules, report):
     made = {steps[0].change.row.id: steps[0].change for steps in world.history.values() if steps[0].before is None}
     for job, change in made.items():
-        if job not in world.enqueued:
+        if job not in world.enqueued and not batched.event_of(world.history[job][0]):
             report.add("phantom", f"job {job}, {change.row.status} in {change.row.queue}")
     for fact in world.facts:
         if fact.row.op in ENQUEUE and fact.row.job not in made:

@@ -17,7 +17,7 @@ from statuses import WAITING
 HANDLED = "handled"     # the kind that handlers run; workers run any kind
 KINDS = ("", "a", "b", HANDLED)
 # Attributes of a job that jobq_enqueue accepts as keys of its argument options.
-OPTIONS = ("version", "requires", "heartbeat_timeout", "max_runtime", "expires_in")
+OPTIONS = ("version", "requires", "heartbeat_timeout", "max_runtime", "expires_in", "batch_id")
 # Errors that every call may raise: a documented deadlock (unique keys in several calls of one transaction).
 ANY = {"40P01"}
 
@@ -110,7 +110,7 @@ class Producer(Actor):
 
     def actions(self):
         return ((self.enqueue, 8), (self.enqueue_in_transaction, 6), (self.enqueue_many, 3), (self.enqueue_specs, 3),
-                (self.fan, 2), (self.insert, 2), (self.copy, 1), (self.enqueue_prepared, 1))
+                (self.fan, 2), (self.batch, 2), (self.insert, 2), (self.copy, 1), (self.enqueue_prepared, 1))
 
     def between(self):
         """Keeps backlogs that are never empty and never long."""
@@ -258,6 +258,39 @@ class Producer(Actor):
             last = self.spec(depends_on=jobs)
             self.allow_enqueue(last)
             self.noting(*self.new(last))
+
+    def batch(self):
+        """Creates a batch, adds jobs to it in several transactions, and seals it. Some of the transactions are rolled back."""
+        callbacks = [json.dumps({"queue": self.pick(*sorted(set(self.plan.queues) - set(self.plan.bounded))), "kind": self.pick("", "a", "b")})
+                     for _ in range(3)]
+        with self.transaction():
+            ((_, batch, _),) = self.noting("SELECT 'batch' AS op, jobq_create_batch!('', %s::jsonb, %s::jsonb, %s::jsonb) AS job,"
+                                           " NULL::bigint AS lease, '{}'::jsonb AS detail", *callbacks)
+            self.add_to_batch(batch)
+            if self.chance(0.2):
+                self.seal(batch)
+                return
+        self.allowed |= {"22023"}   # the batch was rolled back
+        for _ in range(self.random.randrange(3)):
+            with self.transaction():
+                self.add_to_batch(batch)
+        with self.transaction():
+            self.seal(batch)
+
+    def add_to_batch(self, batch):
+        for _ in range(self.random.randrange(4)):
+            savepoint = self.chance(0.3)
+            if savepoint:
+                self.sql("SAVEPOINT s")
+            spec = {**self.spec(), "batch_id": batch}
+            self.allow_enqueue(spec)
+            self.noting(*self.new(spec))
+            if savepoint:
+                self.sql(self.pick("ROLLBACK TO s", "RELEASE s"))
+
+    def seal(self, batch):
+        self.noting("SELECT CASE WHEN jobq_seal_batch!(%s) THEN 'seal' ELSE 'not sealed' END AS op, %s::bigint AS job, NULL::bigint AS lease,"
+                    " '{}'::jsonb AS detail", batch, batch)
 
     # Plain SQL
 

@@ -1,5 +1,7 @@
 """Stories of jobs, leases, keys, and queues: for each law, correct ones and ones that break it."""
 
+import json
+
 from stories import stamp
 
 # The life of a job
@@ -256,6 +258,67 @@ def expired_after_a_claim(log):
     log.begin().job(8, "cancelled", error="expired").commit()
 
 
+# Batches
+
+def sealed(log, *jobs):
+    log.begin().fact("batch", 50).commit()
+    for job in jobs:
+        log.enqueue(job, batch_id=50)
+    log.say("seal", 50, client="p0")
+
+
+def call_back(log, job, event, batch=50):
+    log.server(job, "pending", metadata=json.dumps({"batch": batch, "batch_event": event}))
+    log.run(job, job + 1000)
+
+
+def batch_succeeds(log):
+    sealed(log, 8)
+    log.run(8, 1)
+    call_back(log, 9, "complete")
+    call_back(log, 10, "success")
+
+
+def batch_fails(log):
+    sealed(log, 8, 9)
+    log.run(8, 1)
+    log.begin().delete(9).fact("delete", 9).commit()
+    call_back(log, 10, "complete")
+    call_back(log, 11, "failure")
+
+
+def callback_missing(log):
+    sealed(log, 8)
+    log.run(8, 1)
+    call_back(log, 9, "complete")
+
+
+def callback_twice(log):
+    batch_succeeds(log)
+    call_back(log, 11, "success")
+
+
+def callback_too_early(log):
+    sealed(log, 8)
+    call_back(log, 9, "complete")
+    call_back(log, 10, "success")
+    log.run(8, 1)
+
+
+def callback_of_open_batch(log):
+    log.enqueue(8, batch_id=50)
+    log.run(8, 1)
+    call_back(log, 9, "complete")
+
+
+def wrong_callback(log):
+    sealed(log, 8)
+    log.claim(8, 1)
+    log.fail(8, 1)
+    call_back(log, 9, "complete")
+    call_back(log, 10, "success")
+
+
 # Unique keys
 
 def keyed(log, job, **fields):
@@ -463,6 +526,8 @@ CASES = {
     lost_without_trace: {"unexplained lease"}, trace_without_loss: {"unexplained lease"},
     released_as_lost: {"unexplained lease"}, cancelled_as_failed: {"unexplained lease"}, robbed: {"robbed"}, never_rescued: {"overdue"}, held_for_long: set(),
     expired_in_time: set(), expired_too_early: {"expiry"}, claimed_in_time: set(), claimed_too_late: {"expiry"}, expired_after_a_claim: {"expiry"},
+    batch_succeeds: set(), batch_fails: set(), callback_missing: {"batch"}, callback_twice: {"batch"}, callback_too_early: {"batch"},
+    callback_of_open_batch: {"batch"}, wrong_callback: {"batch"},
     ran_too_long: {"overdue"}, ran_too_long_for_its_queue: {"overdue"}, deaf: {"overdue"}, one_after_the_other: set(),
     handed_over: set(), key_doubled: {"key doubled"}, key_not_taken: {"key doubled"}, full_queue: set(),
     at_the_same_moment: set(), dropped_for_another: set(), too_deep: {"too deep"},

@@ -22,8 +22,8 @@ CHUNK = 20000
 JOB_COLUMNS = (
     "id", "queue", "kind", "priority", "status", "run_at", "attempts", "max_attempts", "lease", "started_at",
     "worker_id", "last_heartbeat", "_lease_timeout", "max_runtime", "cancel_requested_at", "unique_key", "_holds_key", "group_key",
-    "concurrency_key", "dead_from", "error", "expires_at")
-NUMBERS = {"id", "priority", "attempts", "max_attempts", "lease", "job", "job_id", "number", "max_running"}
+    "concurrency_key", "dead_from", "error", "expires_at", "batch_id", "metadata")
+NUMBERS = {"id", "priority", "attempts", "max_attempts", "lease", "job", "job_id", "number", "max_running", "batch_id"}
 FLAGS = {"paused", "holds_key"}
 
 
@@ -52,6 +52,8 @@ class Job(NamedTuple):
     dead_from: str = None
     error: str = None
     expires_at: str = None
+    batch_id: int = None
+    metadata: str = None
 
 
 class Attempt(NamedTuple):

@@ -28,6 +28,7 @@ failed_head_not_awaited   audit      everything          halt ignored
 succession_unnoticed      audit      everything          group crowded
 retry_is_end              audit      everything          dependency ignored
 claim_not_first           audit      everything          unexplained lease
+batch_running_ended       audit      everything          batch
 savepoints_counted        audit      everything          totals
 ends_not_watched          audit      workflows           sleeps permanently
 batch_not_sorted          fuzz       calls               undocumented SQLSTATE 27000
