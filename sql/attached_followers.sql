@@ -118,7 +118,7 @@ SELECT jobq_drop_queue('unkept', force => true);
 RESET ROLE;
 DROP TABLE regress_jobq_app.queues;
 SELECT jobq_set_limit('unkept', 'k', max_running => 1);
-CREATE TABLE regress_jobq_app.limits (queue text, key text, FOREIGN KEY (queue, key) REFERENCES jobq.limit_settings ON DELETE CASCADE);
+CREATE TABLE regress_jobq_app.limits (queue text, key text, by_kind boolean, FOREIGN KEY (queue, key, by_kind) REFERENCES jobq.limit_settings ON DELETE CASCADE);
 ALTER TABLE regress_jobq_app.limits OWNER TO regress_jobq_app;
 CREATE TRIGGER theirs AFTER DELETE ON regress_jobq_app.limits FOR EACH ROW EXECUTE FUNCTION regress_jobq_app.theirs();
 SET ROLE regress_jobq_doer;

@@ -368,6 +368,7 @@ void explain_pending(const Subject &job) {
     const bool paused = explain_queue_stops(job.queue_name, *job.queue, job.now, job.sink) && job.queue->paused;
     if (has(job, kConcurrencyKey))
         explain_key_stops(job.queue_name, job.row.text_at(kConcurrencyKey), *job.queue, job.now, job.sink);
+    explain_kind_stops(job.queue_name, job.row.text_at(kKind), *job.queue, job.now, job.sink);
     explain_holders(holders_of_row(DatumGetObjectId(job.row.get(kTable)), job.row.get(kPlace)), 0, 1, job.sink);
     const Workers workers = find_workers(job.queue_name, job.now);
     const Demand demand = demand_at(job.row, kKind);

@@ -4,6 +4,7 @@
 #include "admin/explain.h"
 #include "compat/args.h"
 #include "leases/lease_sql.h"
+#include "limits/limiter.h"
 #include "metrics/counts.h"
 #include "queues/known_queues.h"
 #include "row/job_scans.h"
@@ -126,20 +127,44 @@ int64 in_status(const QueueNumbers &numbers, core::JobStatus status) {
     return Max(numbers.jobs[static_cast<int>(status)], 0);
 }
 
-// Returns the number of claimable jobs that match a recent request of a worker, and reports the jobs that match no
-// request. Sets *requests to a text that says when workers last asked for jobs.
-int64 explain_lanes(std::string_view name, text *queue, TimestampTz now, const char **requests, ReasonSink *sink) {
+// Kinds of a queue that were checked, and whether the limit of each kind lets no job start.
+struct CheckedKinds {
+    struct {
+        std::string_view kind;
+        bool stopped;
+    } items[kLanes];
+    int count;
+};
+
+// Returns whether the limit of the kind lets no job start. Reports this once per kind.
+bool kind_is_stopped(std::string_view name, std::string_view kind, const Queue &queue, TimestampTz now,
+                     CheckedKinds *checked, ReasonSink *sink) {
+    if (queue.kind_limit_count == 0) return false;
+    for (int i = 0; i < checked->count; i++)
+        if (checked->items[i].kind == kind) return checked->items[i].stopped;
+    const bool stopped = explain_kind_stops(name, kind, queue, now, sink);
+    checked->items[checked->count++] = {kind, stopped};
+    return stopped;
+}
+
+// Returns the number of claimable jobs that match a recent request of a worker and whose kind has room, and reports the
+// jobs that match no request and the kinds that have no room. Sets *requests to a text that says when workers last
+// asked for jobs.
+int64 explain_lanes(std::string_view name, const Queue &queue, text *queue_text, TimestampTz now, const char **requests,
+                    ReasonSink *sink) {
     const Rows lanes =
         read(read_lanes,
-             Params().add(PointerGetDatum(queue)).add(Int64GetDatum(kCounted + 1)).add(Int64GetDatum(kLanes + 1)));
+             Params().add(PointerGetDatum(queue_text)).add(Int64GetDatum(kCounted + 1)).add(Int64GetDatum(kLanes + 1)));
     const Workers workers = find_workers(name, now);
     int64 wanted = 0;
     LastRequest last = kNoRequest;
+    CheckedKinds kinds = {};
     const auto checked = static_cast<int>(Min(lanes.size(), static_cast<uint64>(kLanes)));
     for (int i = 0; i < checked; i++) {
         const Demand demand = demand_at(lanes[i], 1);
         const int64 jobs = lanes[i].int64_at(4);
-        if (!explain_unasked(workers, demand, jobs, now, sink)) wanted += jobs;
+        const bool stopped = kind_is_stopped(name, demand.kind, queue, now, &kinds, sink);
+        if (!explain_unasked(workers, demand, jobs, now, sink) && !stopped) wanted += jobs;
         add_last_request(workers.recent, demand, &last);
     }
     if (wanted == 0 && lanes.size() > kLanes)
@@ -206,7 +231,7 @@ bool contains(const StoppedKeys &keys, std::string_view key) {
 
 void explain_keys(std::string_view name, const Queue &queue, text *queue_text, TimestampTz now, StoppedKeys *stopped,
                   ReasonSink *sink) {
-    if (queue.limit_count == 0 || (queue.limit_count == 1 && queue.limits[0].key.empty())) return;
+    if (queue.limit_count - queue.kind_limit_count == (limit_of_queue(queue) != nullptr ? 1 : 0)) return;
     const Rows keys =
         read(read_limited_keys,
              Params().add(PointerGetDatum(queue_text)).add(Int64GetDatum(kKeys)).add(Int64GetDatum(kHead)));
@@ -323,7 +348,7 @@ void explain_queue(std::string_view name, TimestampTz now, ReasonSink *sink) {
     if (pending > 0) {
         const char *requests = "";
         // While the queue is paused, it does not matter whether workers ask for its jobs.
-        const int64 wanted = queue.paused ? pending : explain_lanes(name, queue_text, now, &requests, sink);
+        const int64 wanted = queue.paused ? pending : explain_lanes(name, queue, queue_text, now, &requests, sink);
         if (explain_head(queue_text, sink) || wanted == 0) stopped = true;
         const char *startable = "";
         if (!stopped && stopped_keys.count > 0)

@@ -30,12 +30,11 @@ constexpr const char *kTables[] = {"jobs",           "lane_directory", "queue_se
                                    "limit_settings", "edges",          "steps",          "identity"};
 
 // These statements select the jobs whose slot numbers are between $1 and $2, ordered by the time when the jobs started.
-Statement find_in_queue_slots = {
-    "SELECT j.id FROM jobq.jobs j WHERE j._queue_slot > $1 AND j._queue_slot < $2 ORDER BY j.started_at, j.id LIMIT $3",
-    {INT8OID, INT8OID, INT8OID}};
-Statement find_in_key_slots = {
-    "SELECT j.id FROM jobq.jobs j WHERE j._key_slot > $1 AND j._key_slot < $2 ORDER BY j.started_at, j.id LIMIT $3",
-    {INT8OID, INT8OID, INT8OID}};
+#define WITH_SLOT_BETWEEN \
+    "BETWEEN $1 + 1 AND $2 - 1 ORDER BY j.started_at, j.id LIMIT $3", { INT8OID, INT8OID, INT8OID }
+Statement find_holders[kSlotsOf] = {{"SELECT j.id FROM jobq.jobs j WHERE j._queue_slot " WITH_SLOT_BETWEEN},
+                                    {"SELECT j.id FROM jobq.jobs j WHERE j._key_slot " WITH_SLOT_BETWEEN},
+                                    {"SELECT j.id FROM jobq.jobs j WHERE j._kind_slot " WITH_SLOT_BETWEEN}};
 
 // Selects the suspects that are running on trial.
 Statement find_on_trial = {R"(SELECT j.id, j.worker_id, )" TRIAL_END R"( AS ends_at, count(*) OVER ()
@@ -203,17 +202,19 @@ int taken_places(SlotOf of, int64 id, ReasonSink *sink) {
     return -1;
 }
 
-// If the limit lets no job start, reports this and returns true. `subject` is what the limit applies to, for example
-// 'queue "api"' or 'concurrency_key "customer 1"'.
-bool explain_limit(const char *subject, std::string_view queue, const QueueLimit &limit, SlotOf of, int64 id,
-                   int64 running, TimestampTz now, ReasonSink *sink) {
+// If the limit that applies to a queue, key, or kind lets no job start, reports this and returns true. `subject` is
+// what the limit applies to, for example 'queue "api"' or 'concurrency_key "customer 1"'.
+bool explain_limit(const char *subject, std::string_view queue, const QueueLimit &limit, SlotOf of,
+                   std::string_view name, TimestampTz now, ReasonSink *sink) {
     bool stops = false;
+    const int64 id = limit_id(of, queue, name);
+    const int64 running = running_under({make_text(queue), of, make_text(name)});
     if (limit.max_running >= 0 && running >= limit.max_running) {
-        Statement &find = of == SlotOf::Queue ? find_in_queue_slots : find_in_key_slots;
-        const Rows holders = read(find, Params()
-                                            .add(Int64GetDatum(id))
-                                            .add(Int64GetDatum(core::slot_of(id, core::kHighestNumber + 1)))
-                                            .add(Int64GetDatum(kNamedJobs)));
+        const Rows holders = read(find_holders[static_cast<int>(of)],
+                                  Params()
+                                      .add(Int64GetDatum(id))
+                                      .add(Int64GetDatum(core::slot_of(id, core::kHighestNumber + 1)))
+                                      .add(Int64GetDatum(kNamedJobs)));
         sink->take({ReasonKind::Limit,
                     psprintf("%s: %lld running, max_running is %d", subject, static_cast<long long>(running),
                              limit.max_running),
@@ -316,9 +317,7 @@ bool explain_queue_stops(std::string_view name, const Queue &queue, TimestampTz 
     }
     const QueueLimit *limit = limit_of_queue(queue);
     if (limit == nullptr) return queue.paused;
-    const int64 running = running_under(make_text(name), nullptr);
-    return explain_limit(psprintf("queue \"%s\"", copy_of(name)), name, *limit, SlotOf::Queue, queue_limit_id(name),
-                         running, now, sink) ||
+    return explain_limit(psprintf("queue \"%s\"", copy_of(name)), name, *limit, SlotOf::Queue, {}, now, sink) ||
            queue.paused;
 }
 
@@ -326,9 +325,15 @@ bool explain_key_stops(std::string_view name, std::string_view key, const Queue 
                        ReasonSink *sink) {
     const QueueLimit *limit = limit_of_key(queue, key);
     if (limit == nullptr) return false;
-    const int64 running = running_under(make_text(name), make_text(key));
-    return explain_limit(psprintf("concurrency_key \"%s\"", copy_of(key)), name, *limit, SlotOf::Key,
-                         key_limit_id(name, key), running, now, sink);
+    return explain_limit(psprintf("concurrency_key \"%s\"", copy_of(key)), name, *limit, SlotOf::Key, key, now, sink);
+}
+
+bool explain_kind_stops(std::string_view name, std::string_view kind, const Queue &queue, TimestampTz now,
+                        ReasonSink *sink) {
+    const QueueLimit *limit = limit_of_kind(queue, kind);
+    if (limit == nullptr) return false;
+    const char *subject = kind.empty() ? "jobs without a kind" : describe_kind(kind);
+    return explain_limit(subject, name, *limit, SlotOf::Kind, kind, now, sink);
 }
 
 Demand demand_at(const Row &row, int kind_column) {

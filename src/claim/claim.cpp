@@ -208,7 +208,7 @@ bool take_across_lanes(Claim *claim, LaneCursor *cursors, int count) {
     const bool due = jobs_since_refresh >= kRefreshAfterJobs;
     if (due) jobs_since_refresh = 0;
     for (const LaneCursor *cursor = cursors; cursor < end; cursor++) {
-        const bool empty = claim->count == 0 && is_used_up(*claim, *cursor);
+        const bool empty = claim->count == 0 && !cursor->full && is_used_up(*claim, *cursor);
         if (!cursor->skip_empty_ranges) continue;
         if (!cursor->seen) {
             // Records the range before the first entry of the priority as empty, so that later claims skip this range.

@@ -27,7 +27,8 @@ bool is_left(Claim *claim, const core::ClaimKey &key) {
     TimestampTz due = DT_NOEND;
     return !recently_claimed(key.id, claim->now) && fetch_claimable(&claim->jobs) &&
            has_status(claim->jobs, core::JobStatus::Pending) && !row_is_held(claim->jobs.table) &&
-           (claim->limiter == nullptr || !waits_for_key(claim->jobs, claim->name, claim->queue, claim->now, &due));
+           (claim->limiter == nullptr || (!waits_for_key(claim->jobs, claim->name, claim->queue, claim->now, &due) &&
+                                          !waits_for_kind(claim->jobs, claim->name, claim->queue, claim->now, &due)));
 }
 
 bool leaves_job(Claim *claim, int64 lane, const core::ClaimKey &from, int *entries) {

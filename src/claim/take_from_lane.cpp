@@ -63,6 +63,21 @@ void expect_next_claims(Claim *claim, const LaneCursor &cursor, const ClaimKey &
         expect_claims(&claim->jobs.ready, cursor.lane);
 }
 
+// Tries to take the job in table.row, whose queue has limits. Returns false if the claim can take none of the jobs at
+// later entries.
+bool try_limited_job(Claim *claim, LaneCursor *cursor) {
+    switch (take_limited_job(claim)) {
+        case Room::NotForKey:
+            cursor->limited++;
+            return cursor->round_robin_key == kAnyRoundRobinKey;
+        case Room::NotForKind:
+            cursor->full = true;
+            return false;
+        default:
+            return true;
+    }
+}
+
 // Tries to take the job at the scan's current entry. Returns false if the scan can end because the claim can take none
 // of the jobs at later entries.
 bool try_entry(Claim *claim, LaneCursor *cursor, const ClaimKey &key) {
@@ -74,9 +89,8 @@ bool try_entry(Claim *claim, LaneCursor *cursor, const ClaimKey &key) {
         return true;
     } else if (claim->limiter == nullptr) {
         take_job(claim);
-    } else if (take_limited_job(claim) == Room::NotForKey) {
-        cursor->limited++;
-        return cursor->round_robin_key == kAnyRoundRobinKey;
+    } else {
+        return try_limited_job(claim, cursor);
     }
     return true;
 }

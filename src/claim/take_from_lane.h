@@ -27,7 +27,8 @@ struct LaneCursor {
     // true if the claim skips empty ranges and jobs with notes about recent claims; false if this transaction has
     // enqueued jobs into the lane, because those jobs might be in a range that is still recorded as empty
     bool skip_empty_ranges;
-    int limited = 0;  // number of jobs skipped because their key has no room
+    int limited = 0;    // number of jobs skipped because their key has no room
+    bool full = false;  // the claim has ended the scan because the kind of the lane has no room
 };
 
 // Returns whether the claim guesses how far its scans will go, so that they read no more of the index than they need

@@ -21,6 +21,7 @@ void follow_status(Life *life, Micros now) {
         life->rescue_indexed = false;
         life->queue_slot.reset();
         life->key_slot.reset();
+        life->kind_slot.reset();
         if (!awaits(*life)) life->must_end_at.reset();
     }
     // A job expires only while it waits for its first attempt. So the first claim ends the expiry permanently, even if
@@ -65,12 +66,14 @@ void claim(Life *life, const Event &event) {
     life->cancel_requested_at.reset();
     life->queue_slot = event.queue_slot;
     life->key_slot = event.key_slot;
+    life->kind_slot = event.kind_slot;
     if (event.slot_seq) life->slot_seq = event.slot_seq;
 }
 
 void give_slots(Life *life, const Event &event) {
     if (event.queue_slot) life->queue_slot = event.queue_slot;
     if (event.key_slot) life->key_slot = event.key_slot;
+    if (event.kind_slot) life->kind_slot = event.kind_slot;
     // slot_seq must not decrease, because the job might already hold another slot that requires a higher slot_seq.
     if (event.slot_seq) life->slot_seq = std::max(life->slot_seq.value_or(INT64_MIN), *event.slot_seq);
 }
@@ -418,7 +421,7 @@ Life inserted_by_hand(const Life &written, const ByHand &facts, Micros now) noex
     if (life.status == JobStatus::Processing && written.must_end_at) life.must_end_at = written.must_end_at;
     // Clears the slots, because only claims and the background worker know which slots are free and are allowed to
     // assign them.
-    life.queue_slot = life.key_slot = life.slot_seq = OptInt64();
+    life.queue_slot = life.key_slot = life.kind_slot = life.slot_seq = OptInt64();
     return life;
 }
 

@@ -47,6 +47,7 @@ using OptInt64 = std::optional<std::int64_t>;
     COLUMN(HoldsKey, holds_key, Flag)                        \
     COLUMN(Steps, steps, Number)                             \
     COLUMN(ExpiresAt, expires_at, Number)                    \
+    COLUMN(KindSlot, kind_slot, Number)                      \
     COLUMN(Result, has_result, Kept)                         \
     COLUMN(Error, has_error, Kept)
 // clang-format on
@@ -147,8 +148,8 @@ struct Event {
     std::int64_t lease = 0;       // Claimed
     Micros timeout = 0;           // Claimed
     Micros max_runtime = 0;       // Claimed; 0: unlimited
-    OptInt64 queue_slot = {}, key_slot = {}, slot_seq = {};  // Claimed, SlotsGiven
-    OptInt64 group = {};                                     // Moved: number of the job's group in the new queue
+    OptInt64 queue_slot = {}, key_slot = {}, kind_slot = {}, slot_seq = {};  // Claimed, SlotsGiven
+    OptInt64 group = {};       // Moved: number of the job's group in the new queue
     bool halts_group = false;  // Failed, Lost, Overran: if the job fails permanently, it stays the head of its group
 };
 

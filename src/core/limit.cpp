@@ -28,6 +28,13 @@ std::int64_t key_limit_hash(const HashKey &secret, std::string_view queue, std::
     return limit_of_slot(hash.value());
 }
 
+std::int64_t kind_limit_hash(const HashKey &secret, std::string_view queue, std::string_view kind) noexcept {
+    KeyedHash hash(secret, Numbered::KindLimit);
+    hash.add_part(queue);
+    hash.add_part(kind);
+    return limit_of_slot(hash.value());
+}
+
 std::int32_t usable_numbers(const std::int32_t *taken, int count, std::int32_t max_running) noexcept {
     // A job that holds a slot with a number above `usable` still counts against the limit, so each such job reduces the
     // number of slots that other jobs can use.

@@ -1,5 +1,5 @@
-// Limits on how many jobs of a queue or concurrency key may run at the same time, and on how many may start in a span
-// of time.
+// Limits on how many jobs of a queue, concurrency key, or kind may run at the same time, and on how many may start in a
+// span of time.
 #pragma once
 
 #include "core/clock.h"
@@ -24,14 +24,16 @@ static_assert(kMaxRunning < kHighestNumber, "the number must fit");
 // Value of highest_slot for a limit if some of its jobs might be running without a slot.
 constexpr std::int32_t kSlotsMissing = kHighestNumber + 1;
 
-// Name used in place of a concurrency key to set the limit of all keys of a queue that have no limits of their own.
+// Name used in place of a concurrency key or kind to set the limit of each key or kind of a queue that has no limit of
+// its own.
 constexpr std::string_view kEachKey = "*";
 constexpr std::size_t kMaxConcurrencyKeyBytes = 255;
 
-// These functions return the number of a limit for a whole queue or for one of its concurrency keys. The number is a
-// keyed hash whose lower 20 bits are 0.
+// These functions return the number of a limit for a whole queue, for one of its concurrency keys, or for one of its
+// kinds. The number is a keyed hash whose lower 20 bits are 0.
 std::int64_t queue_limit_hash(const HashKey &secret, std::string_view queue) noexcept;
 std::int64_t key_limit_hash(const HashKey &secret, std::string_view queue, std::string_view key) noexcept;
+std::int64_t kind_limit_hash(const HashKey &secret, std::string_view queue, std::string_view kind) noexcept;
 
 constexpr std::int64_t slot_of(std::int64_t limit, std::int32_t number) noexcept { return limit | number; }
 constexpr std::int64_t limit_of_slot(std::int64_t slot) noexcept { return slot & ~kNumberMask; }

@@ -135,6 +135,7 @@ void log_slots(const JobState &before, const JobState &after) {
     if (was.queue_slot && was.queue_slot != is.queue_slot) slot_freed_at_commit(before.queue, {}, *was.queue_slot);
     if (was.key_slot && was.key_slot != is.key_slot && !before.concurrency_key.empty())
         slot_freed_at_commit(before.queue, before.concurrency_key, *was.key_slot);
+    if (was.kind_slot && was.kind_slot != is.kind_slot) slot_freed_at_commit(before.queue, {}, *was.kind_slot);
 }
 
 void log_wait(const JobState &before, const JobState &after) {
@@ -315,7 +316,7 @@ void log_deleted_job(const JobState &job) {
     count_deleted_job(job.queue, job.kind, was.status);
     if (was.lease) readers->lease_ended(job.id, *was.lease);
     JobState gone = job;
-    gone.life.queue_slot = gone.life.key_slot = gone.life.group_active = {};
+    gone.life.queue_slot = gone.life.key_slot = gone.life.kind_slot = gone.life.group_active = {};
     log_slots(job, gone);
     log_claimable(job, gone);
     log_finished(job.id, was.status == core::JobStatus::Completed);

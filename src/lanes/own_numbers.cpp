@@ -64,6 +64,7 @@ OwnNumbers own_numbers(HeapTuple row, TupleDesc desc) {
     }
     own.life.queue_slot = with_limit(own.life.queue_slot, queue_limit_id(own.found.queue));
     own.life.key_slot = with_limit(own.life.key_slot, key_limit_id(own.found.queue, own.found.concurrency_key));
+    own.life.kind_slot = with_limit(own.life.kind_slot, kind_limit_id(own.found.queue, own.found.kind));
     const Datum key = SPI_getbinval(row, desc, kJobRoundRobinKey, &none);
     if (!none) own.round_robin_key = round_robin_key_of(own.found.concurrency_key);
     own.differ = own.lane != own.found.lane || core::differing(own.life, own.found.life) != 0 ||

@@ -7,6 +7,7 @@
 #include "core/limit.h"
 #include "limits/limit_settings.h"
 #include "limits/limit_state.h"
+#include "limits/limiter.h"
 #include "queues/directory.h"
 #include "queues/granted.h"
 #include "queues/known_queues.h"
@@ -69,26 +70,43 @@ LimitValues limit_arguments(FunctionCallInfo fcinfo) {
     return values;
 }
 
+// Returns the limit that the arguments name. The arguments with the numbers `key` and `kind` are optional.
+LimitName named_limit(FunctionCallInfo fcinfo, text *queue, int key, int kind) {
+    if (given(fcinfo, kind)) return {queue, SlotOf::Kind, PG_GETARG_TEXT_PP(kind)};
+    if (given(fcinfo, key)) return {queue, SlotOf::Key, PG_GETARG_TEXT_PP(key)};
+    return {queue, SlotOf::Queue, make_text("")};
+}
+
+void check_limit_name(const LimitName &limit) {
+    if (limit.of == SlotOf::Key) check_name(view(limit.name), "key", core::kMaxConcurrencyKeyBytes, false);
+    if (limit.of == SlotOf::Kind) check_name(view(limit.name), "kind", core::kMaxKindBytes, true);
+}
+
 }  // namespace
 
 extern "C" {
 
 PG_FUNCTION_INFO_V1(jobq_set_limit);
 PGDLLEXPORT Datum jobq_set_limit(PG_FUNCTION_ARGS) {
+    enum { Key = 1, Kind = 5 };
     require_writable(fcinfo);
     text *queue = granted_queue(fcinfo, 0, "queue");
-    text *key = given(fcinfo, 1) ? PG_GETARG_TEXT_PP(1) : make_text("");
-    if (given(fcinfo, 1)) check_name(view(key), "key", core::kMaxConcurrencyKeyBytes, false);
+    if (given(fcinfo, Key) && given(fcinfo, Kind))
+        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                        errmsg("argument \"key\" cannot be combined with argument \"kind\""),
+                        errhint("Call jobq_set_limit() once for the key and once for the kind.")));
+    const LimitName limit = named_limit(fcinfo, queue, Key, Kind);
+    check_limit_name(limit);
     const LimitValues values = limit_arguments(fcinfo);
     const QueueScope *scope = scope_of(fcinfo);
     PG_RETURN_BOOL(with_owner_spi([&] {
         require_known_queue(view(queue));
         if (!values.has_max_running && !values.has_rate) {
             warn_of_unknown_queue(view(queue), scope);
-            return remove_limit(queue, key);
+            return remove_limit(limit);
         }
         warn_of_mistyped_queue(view(queue), scope);
-        set_limit(queue, key, values);
+        set_limit(limit, values);
         return true;
     }));
 }
@@ -96,8 +114,7 @@ PGDLLEXPORT Datum jobq_set_limit(PG_FUNCTION_ARGS) {
 PG_FUNCTION_INFO_V1(jobq_limit_running);
 PGDLLEXPORT Datum jobq_limit_running(PG_FUNCTION_ARGS) {
     if (PG_ARGISNULL(0)) PG_RETURN_NULL();
-    text *key = given(fcinfo, 1) ? PG_GETARG_TEXT_PP(1) : nullptr;
-    PG_RETURN_INT64(with_spi([&] { return running_under(PG_GETARG_TEXT_PP(0), key); }));
+    PG_RETURN_INT64(with_spi([&] { return running_under(named_limit(fcinfo, PG_GETARG_TEXT_PP(0), 1, 2)); }));
 }
 
 PG_FUNCTION_INFO_V1(jobq_limit_tokens);
@@ -108,7 +125,8 @@ PGDLLEXPORT Datum jobq_limit_tokens(PG_FUNCTION_ARGS) {
     const core::Rate rate =
         core::make_rate(PG_GETARG_INT32(2), check_span(PG_GETARG_INTERVAL_P(3), "per", Zero::Refused));
     if (rate.interval == 0) return results.done();
-    const int64 limit = PG_ARGISNULL(1) ? queue_limit_id(queue) : key_limit_id(queue, view(PG_GETARG_TEXT_PP(1)));
+    const LimitName name = named_limit(fcinfo, PG_GETARG_TEXT_PP(0), 1, 4);
+    const int64 limit = limit_id(name.of, queue, view(name.name));
     TimestampTz due;
     const TimestampTz now = GetCurrentTimestamp();
     const int32 tokens = peek_tokens(limit, queue_limit_id(queue), rate, now, &due);

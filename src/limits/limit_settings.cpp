@@ -13,6 +13,8 @@
 #include "row/jobs_table.h"
 #include "row/numbers.h"
 
+#include <algorithm>
+
 namespace jobq {
 
 namespace {
@@ -20,18 +22,19 @@ namespace {
 // Inserts or updates a limit. Resets highest_slot to its default, because running jobs might hold slots with any number
 // until a tick has checked them.
 Statement set = {
-    R"(INSERT INTO jobq.limit_settings AS l (queue, key, max_running, rate, per) VALUES ($1, $2, $3, $4, $5)
-       ON CONFLICT (queue, key) DO UPDATE SET max_running = $3, rate = $4, per = $5, highest_slot = DEFAULT)",
-    {TEXTOID, TEXTOID, INT4OID, INT4OID, INTERVALOID},
+    R"(INSERT INTO jobq.limit_settings AS l (queue, key, by_kind, max_running, rate, per) VALUES ($1, $2, $3, $4, $5, $6)
+       ON CONFLICT (queue, key, by_kind) DO UPDATE SET max_running = $4, rate = $5, per = $6, highest_slot = DEFAULT)",
+    {TEXTOID, TEXTOID, BOOLOID, INT4OID, INT4OID, INTERVALOID},
     Planning::Free};
-Statement remove = {
-    "DELETE FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = $2", {TEXTOID, TEXTOID}, Planning::Free};
+Statement remove = {"DELETE FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = $2 AND l.by_kind = $3",
+                    {TEXTOID, TEXTOID, BOOLOID},
+                    Planning::Free};
 
-// Resets highest_slot of the limit "*" when the limit of a key is removed. The limit "*" then applies to the jobs of
-// this key, which might hold slots with any number, or no slot at all.
+// Resets highest_slot of the limit "*" when the limit of a key or kind is removed. The limit "*" then applies to the
+// jobs of this key or kind, which might hold slots with any number, or no slot at all.
 Statement distrust_each_key = {
-    "UPDATE jobq.limit_settings l SET highest_slot = DEFAULT WHERE l.queue = $1 AND l.key = '*'",
-    {TEXTOID},
+    "UPDATE jobq.limit_settings l SET highest_slot = DEFAULT WHERE l.queue = $1 AND l.key = '*' AND l.by_kind = $2",
+    {TEXTOID, BOOLOID},
     Planning::Free};
 
 Statement ask = {"INSERT INTO jobq.unslotted DEFAULT VALUES", {}, Planning::Free};
@@ -62,19 +65,22 @@ Statement find_raised = {
     Planning::Free};
 // Resets highest_slot of a limit if no job holds a slot with a number above max_running. The caller must lock the row
 // of the limit before the snapshot is taken. Otherwise, the UPDATE could wait for a concurrent change of the limit and
-// then compare the new limit with old versions of the jobs and of the requests in jobq.unslotted. For a limit of a key,
-// the UPDATE checks the jobs of all keys of the queue, so a job to which the limit does not apply can delay the reset,
-// which is harmless.
+// then compare the new limit with old versions of the jobs and of the requests in jobq.unslotted. For a limit of a key
+// or kind, the UPDATE checks the jobs of all keys or kinds of the queue, so a job to which the limit does not apply can
+// delay the reset, which is harmless.
 Statement lower_highest = {
     R"(UPDATE jobq.limit_settings l SET highest_slot = 0
        WHERE l.ctid = $1
          AND NOT EXISTS (SELECT FROM jobq.unslotted)
          AND NOT EXISTS (SELECT FROM jobq.jobs j
-                         WHERE l.key = '' AND j._queue_slot IS NOT NULL AND j.queue = l.queue
+                         WHERE l.key = '' AND NOT l.by_kind AND j._queue_slot IS NOT NULL AND j.queue = l.queue
                            AND j._queue_slot & 1048575 > l.max_running)
          AND NOT EXISTS (SELECT FROM jobq.jobs j
-                         WHERE l.key <> '' AND j._key_slot IS NOT NULL AND j.queue = l.queue
-                           AND j._key_slot & 1048575 > l.max_running))",
+                         WHERE l.key <> '' AND NOT l.by_kind AND j._key_slot IS NOT NULL AND j.queue = l.queue
+                           AND j._key_slot & 1048575 > l.max_running)
+         AND NOT EXISTS (SELECT FROM jobq.jobs j
+                         WHERE l.by_kind AND j._kind_slot IS NOT NULL AND j.queue = l.queue
+                           AND j._kind_slot & 1048575 > l.max_running))",
     {TIDOID},
     Planning::Free};
 Statement lock_missing = {
@@ -87,25 +93,32 @@ Statement end_missing = {
 Statement raise_highest = {
     R"(UPDATE jobq.limit_settings l SET highest_slot = $3
        WHERE l.ctid = ANY (ARRAY (SELECT s.ctid FROM jobq.limit_settings s
-                                  WHERE s.queue = $1 AND s.key = $2 AND s.highest_slot < $3
+                                  WHERE s.queue = $1 AND s.key = $2 AND s.by_kind = $4 AND s.highest_slot < $3
                                   FOR NO KEY UPDATE SKIP LOCKED)))",
-    {TEXTOID, TEXTOID, INT4OID},
+    {TEXTOID, TEXTOID, INT4OID, BOOLOID},
     Planning::Free};
 
 // Raises highest_slot of all limits. Updates the limits "*" even if their highest_slot does not change, so that the
 // UPDATE conflicts with a concurrent tick that is lowering highest_slot and cannot yet see that the limit applies to
-// another key.
+// another key or kind.
 Statement distrust = {"UPDATE jobq.limit_settings l SET highest_slot = $1 WHERE l.highest_slot < $1 OR l.key = '*'",
                       {INT4OID},
                       Planning::Free};
 
 #define SLOTS "BETWEEN $1 AND $1 + 1048575"
-Statement count_in_queue = {"SELECT count(*) FROM jobq.jobs j WHERE j._queue_slot " SLOTS, {INT8OID}};
-Statement count_of_key = {"SELECT count(*) FROM jobq.jobs j WHERE j._key_slot " SLOTS, {INT8OID}};
+Statement count_held[kSlotsOf] = {{"SELECT count(*) FROM jobq.jobs j WHERE j._queue_slot " SLOTS, {INT8OID}},
+                                  {"SELECT count(*) FROM jobq.jobs j WHERE j._key_slot " SLOTS, {INT8OID}},
+                                  {"SELECT count(*) FROM jobq.jobs j WHERE j._kind_slot " SLOTS, {INT8OID}}};
 Statement count_of_other_keys = {
     R"(SELECT count(*) FROM jobq.jobs j
        WHERE j._key_slot IS NOT NULL AND j.queue = $1
-         AND NOT EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = j.concurrency_key))",
+         AND NOT EXISTS (SELECT FROM jobq.limit_settings l
+                         WHERE l.queue = $1 AND l.key = j.concurrency_key AND NOT l.by_kind))",
+    {TEXTOID}};
+Statement count_of_other_kinds = {
+    R"(SELECT count(*) FROM jobq.jobs j
+       WHERE j._kind_slot IS NOT NULL AND j.queue = $1
+         AND NOT EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = j.kind AND l.by_kind))",
     {TEXTOID}};
 
 // Selects the running jobs that need a slot and do not hold it. $1 contains the ids of the running jobs that are not
@@ -115,11 +128,15 @@ Statement find_unslotted = {
        WHERE j.id = ANY ($1 || ARRAY (SELECT w.id FROM jobq.jobs w WHERE w._rescue_indexed)) AND j.status = 'processing'
          AND ($2 IS NULL OR j.queue = $2)
          AND (j._queue_slot IS NULL AND EXISTS (SELECT FROM jobq.limit_settings l
-                                               WHERE l.queue = j.queue AND l.key = '' AND l.max_running IS NOT NULL)
+                                               WHERE l.queue = j.queue AND l.key = '' AND NOT l.by_kind
+                                                 AND l.max_running IS NOT NULL)
               OR j._key_slot IS NULL AND j.concurrency_key IS NOT NULL
                  AND EXISTS (SELECT FROM jobq.limit_settings l
-                             WHERE l.queue = j.queue AND l.key IN (j.concurrency_key, '*')
-                               AND l.max_running IS NOT NULL))
+                             WHERE l.queue = j.queue AND l.key IN (j.concurrency_key, '*') AND NOT l.by_kind
+                               AND l.max_running IS NOT NULL)
+              OR j._kind_slot IS NULL AND EXISTS (SELECT FROM jobq.limit_settings l
+                                                 WHERE l.queue = j.queue AND l.key IN (j.kind, '*') AND l.by_kind
+                                                   AND l.max_running IS NOT NULL))
        ORDER BY j.queue, j.concurrency_key, j.id)",
     {INT8ARRAYOID, TEXTOID},
     Planning::Free};
@@ -128,7 +145,8 @@ bool raise_to(std::string_view queue, const QueueLimit &limit, int32 highest) {
     run(raise_highest, Params()
                            .add(PointerGetDatum(make_text(queue)))
                            .add(PointerGetDatum(make_text(limit.key)))
-                           .add(Int32GetDatum(highest)));
+                           .add(Int32GetDatum(highest))
+                           .add(BoolGetDatum(limit.by_kind)));
     return affected() > 0;
 }
 
@@ -147,24 +165,21 @@ void note_missing(std::string_view queue, const QueueLimit *limit) {
 // this function if the job does not get its slots now.
 void let_claims_count(const JobsTable &jobs) {
     const std::string_view name = view(DatumGetTextPP(job_value(jobs, kJobQueue)));
-    note_missing(name, limit_of_queue(*find_queue(name)));
-    if (!job_has(jobs, kJobConcurrencyKey)) return;
-    note_missing(name, limit_of_key(*find_queue(name), view(DatumGetTextPP(job_value(jobs, kJobConcurrencyKey)))));
+    for (const SlotOf of : kAllSlots) note_missing(name, limit_of_job(jobs, *find_queue(name), name, of).limit);
 }
 
-// If the job in table.row needs a slot of the limit and does not hold one, takes a slot and adds it to `permits`.
-// Returns false if another transaction is changing the limit.
-bool give_slot(Slots *slots, SlotOf of, const QueueLimit *limit, int64 id, TimestampTz now, Given *given,
-               Permit *permits, int *count) {
+// If the job in table.row needs a slot of its limit of the given type and does not hold one, takes a slot and adds it
+// to `permits`. Returns false if another transaction is changing the limit.
+bool give_slot(Slots *slots, SlotOf of, TimestampTz now, Given *given, Permit *permits, int *count) {
     const JobsTable &jobs = *slots->jobs;
-    if (limit == nullptr || limit->max_running < 0 || job_has(jobs, column_of_slot(of))) return true;
     const std::string_view queue = view(DatumGetTextPP(job_value(jobs, kJobQueue)));
-    const std::string_view key =
-        of == SlotOf::Key ? view(DatumGetTextPP(job_value(jobs, kJobConcurrencyKey))) : std::string_view();
-    const int64 slot = take_any_slot(slots, of, queue, key, id, now, given);
+    const AppliedLimit applied = limit_of_job(jobs, *find_queue(queue), queue, of);
+    if (applied.limit == nullptr || applied.limit->max_running < 0 || job_has(jobs, column_of_slot(of))) return true;
+    const std::string_view key = of == SlotOf::Key ? applied.name : std::string_view();
+    const int64 slot = take_any_slot(slots, of, queue, key, applied.id, now, given);
     if (slot == 0) return true;
-    permits[(*count)++] = {of, id, slot, {0, 0}};
-    return reach_number(queue, *limit, core::number_of_slot(slot));
+    permits[(*count)++] = {of, applied.id, slot, {0, 0}};
+    return reach_number(queue, *applied.limit, core::number_of_slot(slot));
 }
 
 // Gives the job the slots that it needs and does not hold. Returns false if another transaction has locked the job or
@@ -177,18 +192,11 @@ bool give_slots(JobsTable *jobs, int64 id, TimestampTz now, Given *last, int64 *
         return false;
     }
     Slots slots = {jobs, {}, nullptr};
-    Permit permits[2];
+    Permit permits[kSlotsOf];
     int count = 0;
-    const std::string_view name = view(DatumGetTextPP(job_value(*jobs, kJobQueue)));
-    const Queue *queue = find_queue(name);
-    bool may =
-        give_slot(&slots, SlotOf::Queue, limit_of_queue(*queue), queue_limit_id(name), now, &last[0], permits, &count);
-    if (may && job_has(*jobs, kJobConcurrencyKey)) {
-        const std::string_view key = view(DatumGetTextPP(job_value(*jobs, kJobConcurrencyKey)));
-        queue = find_queue(name);
-        may = give_slot(&slots, SlotOf::Key, limit_of_key(*queue, key), key_limit_id(name, key), now, &last[1], permits,
-                        &count);
-    }
+    const bool may = std::all_of(std::begin(kAllSlots), std::end(kAllSlots), [&](SlotOf of) {
+        return give_slot(&slots, of, now, &last[static_cast<int>(of)], permits, &count);
+    });
     if (!may) {
         let_claims_count(*jobs);
     } else if (count > 0) {
@@ -212,7 +220,7 @@ Rows unslotted_jobs(text *queue) {
 bool give_all_slots(text *queue, TimestampTz now, int64 *given) {
     const Rows rows = unslotted_jobs(queue);
     bool all = true;
-    Given last[2] = {};
+    Given last[kSlotsOf] = {};
     if (rows.size() == 0) return all;
     JobsTable jobs;
     open_jobs(&jobs);
@@ -238,7 +246,7 @@ bool give_all_slots_carefully(TimestampTz now, int64 *given, DutyOutcome *outcom
         const int64 id = rows[i].int64_at(1);
         const auto give = [&] {
             JobsTable jobs;
-            Given last[2] = {};
+            Given last[kSlotsOf] = {};
             open_jobs(&jobs);
             all &= give_slots(&jobs, id, now, last, given);
             close_jobs(&jobs);
@@ -274,28 +282,27 @@ void give_slots_of_queue(text *queue) {
 }
 
 // Returns the number of jobs that run without a slot and that a claim must count as running under the limit.
-int64 missing_under(std::string_view queue, std::string_view key) {
-    const Queue *found = find_queue(queue);
-    const QueueLimit *limit = key.empty() ? limit_of_queue(*found) : limit_of_key(*found, key);
+int64 missing_under(const LimitName &name) {
+    const QueueLimit *limit = find_limit(*find_queue(view(name.queue)), name.of, view(name.name));
     if (limit == nullptr || limit->max_running < 0 || limit->highest_slot < core::kSlotsMissing) return 0;
-    return running_without_slot(key.empty() ? SlotOf::Queue : SlotOf::Key, queue, key);
+    return running_without_slot(name.of, view(name.queue), view(name.name));
 }
 
-int64 slots_held(text *queue, text *key) {
-    if (key != nullptr && view(key) == core::kEachKey)
-        return read(count_of_other_keys, Params().add(PointerGetDatum(queue)))[0].int64_at(1);
-    const bool whole = key == nullptr;
-    const int64 limit = whole ? queue_limit_id(view(queue)) : key_limit_id(view(queue), view(key));
-    return read(whole ? count_in_queue : count_of_key, Params().add(Int64GetDatum(limit)))[0].int64_at(1);
+int64 slots_held(const LimitName &limit) {
+    if (limit.of != SlotOf::Queue && view(limit.name) == core::kEachKey)
+        return read(limit.of == SlotOf::Key ? count_of_other_keys : count_of_other_kinds,
+                    Params().add(PointerGetDatum(limit.queue)))[0]
+            .int64_at(1);
+    const int64 id = limit_id(limit.of, view(limit.queue), view(limit.name));
+    return read(count_held[static_cast<int>(limit.of)], Params().add(Int64GetDatum(id)))[0].int64_at(1);
 }
 
 bool should_hold(const SlotRow &job) {
     const Queue *queue = find_queue(job.queue);
-    if (queue->limit_count == 0) return false;
-    const QueueLimit *whole = limit_of_queue(*queue);
-    if (whole != nullptr && whole->max_running >= 0) return true;
-    const QueueLimit *of_key = job.key.empty() ? nullptr : limit_of_key(*queue, job.key);
-    return of_key != nullptr && of_key->max_running >= 0;
+    const auto counts = [](const QueueLimit *limit) { return limit != nullptr && limit->max_running >= 0; };
+    return queue->limit_count > 0 &&
+           (counts(limit_of_queue(*queue)) || (!job.key.empty() && counts(limit_of_key(*queue, job.key))) ||
+            counts(limit_of_kind(*queue, job.kind)));
 }
 
 Datum next_xid() { return FullTransactionIdGetDatum(ReadNextFullTransactionId()); }
@@ -311,30 +318,34 @@ void date_requests() {
 
 }  // namespace
 
-void set_limit(text *queue, text *key, const LimitValues &values) {
+void set_limit(const LimitName &limit, const LimitValues &values) {
     run(set, Params()
-                 .add(PointerGetDatum(queue))
-                 .add(PointerGetDatum(key))
+                 .add(PointerGetDatum(limit.queue))
+                 .add(PointerGetDatum(limit.name))
+                 .add(BoolGetDatum(limit.of == SlotOf::Kind))
                  .add_if(values.has_max_running, Int32GetDatum(values.max_running))
                  .add_if(values.has_rate, Int32GetDatum(values.rate))
                  .add_if(values.has_rate, IntervalPGetDatum(values.per)));
-    if (values.has_max_running) give_slots_of_queue(queue);
+    if (values.has_max_running) give_slots_of_queue(limit.queue);
     slots_freed_at_commit();
 }
 
-bool remove_limit(text *queue, text *key) {
-    run(remove, Params().add(PointerGetDatum(queue)).add(PointerGetDatum(key)));
+bool remove_limit(const LimitName &limit) {
+    const Datum queue = PointerGetDatum(limit.queue);
+    const Datum by_kind = BoolGetDatum(limit.of == SlotOf::Kind);
+    run(remove, Params().add(queue).add(PointerGetDatum(limit.name)).add(by_kind));
     if (affected() == 0) return false;
     slots_freed_at_commit();
-    if (view(key).empty() || view(key) == core::kEachKey) return true;
-    run(distrust_each_key, Params().add(PointerGetDatum(queue)));
-    if (affected() > 0) give_slots_of_queue(queue);
+    if (limit.of == SlotOf::Queue || view(limit.name) == core::kEachKey) return true;
+    run(distrust_each_key, Params().add(queue).add(by_kind));
+    if (affected() > 0) give_slots_of_queue(limit.queue);
     return true;
 }
 
 bool keeps_slots(const SlotRow &before, const SlotRow &after) {
     return before.running && after.running && before.queue == after.queue && before.key == after.key &&
-           before.queue_slot == after.queue_slot && before.key_slot == after.key_slot;
+           before.kind == after.kind &&
+           std::equal(std::begin(before.slots), std::end(before.slots), std::begin(after.slots));
 }
 
 void follow_slots(const SlotRow &before, const SlotRow &after) {
@@ -350,9 +361,7 @@ void distrust_limits() {
     look_for_unslotted();
 }
 
-int64 running_under(text *queue, text *key) {
-    return slots_held(queue, key) + missing_under(view(queue), key == nullptr ? std::string_view() : view(key));
-}
+int64 running_under(const LimitName &limit) { return slots_held(limit) + missing_under(limit); }
 
 void settle_slots(TimestampTz now, DutyOutcome *outcome) {
     // Does nothing at isolation level REPEATABLE READ or higher, because the following checks need the newest rows, but

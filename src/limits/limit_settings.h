@@ -4,6 +4,7 @@
 
 #include "compat/pg.h"
 #include "job/duty_outcome.h"
+#include "limits/limit_slots.h"
 
 #include <string_view>
 
@@ -15,22 +16,28 @@ struct LimitValues {
     int32 max_running, rate;
     Interval *per;
 };
-// Sets the limit of a key or, if `key` is empty, of the whole queue. Gives slots of the limit to the queue's jobs that
-// are already running.
-void set_limit(text *queue, text *key, const LimitValues &values);
-// Removes the limit of the key or, if `key` is empty, of the whole queue. Returns false if there was no such limit.
-bool remove_limit(text *queue, text *key);
+// The limit of a queue, of one of its concurrency keys, or of one of its kinds.
+struct LimitName {
+    text *queue;
+    SlotOf of;
+    text *name;  // the key or kind; empty for the limit of the queue
+};
+// Sets the limit. Gives slots of the limit to the queue's jobs that are already running.
+void set_limit(const LimitName &limit, const LimitValues &values);
+// Removes the limit. Returns false if there was no such limit.
+bool remove_limit(const LimitName &limit);
 
 // The columns of a job that determine which slots the job needs, before or after plain SQL has changed the job.
 struct SlotRow {
     int64 id;
     std::string_view queue;
     std::string_view key;  // empty if the job has no concurrency key
+    std::string_view kind;
     bool running;
-    int64 queue_slot, key_slot;  // 0 if the job holds no such slot
+    int64 slots[kSlotsOf];  // 0 if the job holds no such slot
 };
 // Returns whether a job keeps its slots when a plain SQL UPDATE changes it. A job loses its slots if it stops running
-// or if its queue or key changes.
+// or if its queue, key, or kind changes.
 bool keeps_slots(const SlotRow &before, const SlotRow &after);
 // Makes the next tick give slots to the job if the job needs slots that it does not hold. Call it after a plain SQL
 // UPDATE.
@@ -41,9 +48,9 @@ void expect_slots(const SlotRow &job);
 // plain SQL, because it is then unknown whether all running jobs hold the slots that they need.
 void distrust_limits();
 
-// Returns the number of jobs that run under a limit. `key` selects the limit: nullptr means the limit of the queue, "*"
-// means the limit for keys without a limit of their own, and any other key means the limit of that key.
-int64 running_under(text *queue, text *key);
+// Returns the number of jobs that run under a limit. If the name of the limit is "*", counts the jobs of all keys or
+// kinds without a limit of their own.
+int64 running_under(const LimitName &limit);
 
 // Gives slots to running jobs that need them, if this has been requested. Skips jobs that cannot be changed. The tick
 // calls this function.

@@ -42,15 +42,21 @@ Statement without_slot[] = {
     {RUNNING_IN_QUEUE "AND $3 = '' AND j._queue_slot IS NULL", {INT8ARRAYOID, TEXTOID, TEXTOID}},
     {RUNNING_IN_QUEUE
      "AND j._key_slot IS NULL AND (j.concurrency_key = $3 OR $3 = '*' AND j.concurrency_key IS NOT NULL "
-     "AND NOT EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $2 AND l.key = j.concurrency_key))",
+     "AND NOT EXISTS (SELECT FROM jobq.limit_settings l "
+     "WHERE l.queue = $2 AND l.key = j.concurrency_key AND NOT l.by_kind))",
+     {INT8ARRAYOID, TEXTOID, TEXTOID}},
+    {RUNNING_IN_QUEUE
+     "AND j._kind_slot IS NULL AND (j.kind = $3 OR $3 = '*' "
+     "AND NOT EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $2 AND l.key = j.kind AND l.by_kind))",
      {INT8ARRAYOID, TEXTOID, TEXTOID}}};
+static_assert(lengthof(without_slot) == kSlotsOf, "one statement for each column of slots");
+constexpr JobIndex kSlotIndexes[kSlotsOf] = {JobIndex::QueueSlot, JobIndex::KeySlot, JobIndex::KindSlot};
 
 // Returns the index, or nullptr if the index cannot be used (table/attached.h). If it cannot be used, scan() reads the
 // table.
 Relation index_of(Slots *slots, SlotOf of) {
     Relation *index = &slots->indexes[static_cast<int>(of)];
-    if (*index == nullptr)
-        *index = open_job_index_if_good(of == SlotOf::Queue ? JobIndex::QueueSlot : JobIndex::KeySlot);
+    if (*index == nullptr) *index = open_job_index_if_good(kSlotIndexes[static_cast<int>(of)]);
     return *index;
 }
 
@@ -160,11 +166,11 @@ Notes<int32> held_numbers(Slots *slots, SlotOf of, int64 limit) {
     return numbers;
 }
 
-int64 running_without_slot(SlotOf of, std::string_view queue, std::string_view key) {
+int64 running_without_slot(SlotOf of, std::string_view queue, std::string_view name) {
     // Reads the list of jobs that are not rescue-indexed yet before taking the snapshot, so that each running job is in
     // the list or is rescue-indexed under the snapshot.
     const Params params =
-        Params().add(unindexed_jobs()).add(PointerGetDatum(make_text(queue))).add(PointerGetDatum(make_text(key)));
+        Params().add(unindexed_jobs()).add(PointerGetDatum(make_text(queue))).add(PointerGetDatum(make_text(name)));
     Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
     const int64 count = read(without_slot[static_cast<int>(of)], params, latest)[0].int64_at(1);
     UnregisterSnapshot(latest);

@@ -1,5 +1,5 @@
-// Determines which running jobs hold the slots of limits. A job stores its slots in jobs._queue_slot and
-// jobs._key_slot.
+// Determines which running jobs hold the slots of limits. A job stores its slots in jobs._queue_slot, jobs._key_slot,
+// and jobs._kind_slot.
 //
 // A claim locks a slot, checks that the slot is free, writes the slot into the row of the claimed job, and unlocks the
 // slot. From then on, other sessions find the slot in the index. A claim never waits for the lock.
@@ -12,14 +12,18 @@
 
 namespace jobq {
 
-// Whether a slot belongs to the limit of a queue or of a key. This determines which column and index contain the slot.
-enum class SlotOf { Queue, Key };
-constexpr JobColumn column_of_slot(SlotOf of) { return of == SlotOf::Queue ? kJobQueueSlot : kJobKeySlot; }
+// Whether a slot belongs to the limit of a queue, of a key, or of a kind. This determines which column and index
+// contain the slot.
+enum class SlotOf { Queue, Key, Kind };
+constexpr int kSlotsOf = static_cast<int>(SlotOf::Kind) + 1;
+constexpr SlotOf kAllSlots[kSlotsOf] = {SlotOf::Queue, SlotOf::Key, SlotOf::Kind};
+constexpr JobColumn kSlotColumns[kSlotsOf] = {kJobQueueSlot, kJobKeySlot, kJobKindSlot};
+constexpr JobColumn column_of_slot(SlotOf of) { return kSlotColumns[static_cast<int>(of)]; }
 
 // The slot indexes of the open table jobq.jobs. Each index is opened when it is first needed.
 struct Slots {
     JobsTable *jobs;
-    Relation indexes[2];
+    Relation indexes[kSlotsOf];
     TupleTableSlot *found;
 };
 void close_slots(Slots *slots);
@@ -37,9 +41,9 @@ bool seems_held(Slots *slots, SlotOf of, int64 slot);
 // Returns the numbers of the limit's slots that jobs hold, sorted and without duplicates.
 Notes<int32> held_numbers(Slots *slots, SlotOf of, int64 limit);
 
-// Returns, according to committed rows, the number of running jobs that lack the slot that the limit of the queue or
-// key requires. If `key` is core::kEachKey, counts the jobs of all keys that have no limit of their own. Call this
-// function inside with_spi().
-int64 running_without_slot(SlotOf of, std::string_view queue, std::string_view key);
+// Returns, according to committed rows, the number of running jobs that lack the slot that the limit of the queue, key,
+// or kind requires. `name` is the key or kind. If it is core::kEachKey, counts the jobs of all keys or kinds that have
+// no limit of their own. Call this function inside with_spi().
+int64 running_without_slot(SlotOf of, std::string_view queue, std::string_view name);
 
 }  // namespace jobq

@@ -24,6 +24,9 @@ namespace {
     pg_unreachable();
 }
 
+constexpr core::OptInt64 core::Event::*kSlotMembers[kSlotsOf] = {&core::Event::queue_slot, &core::Event::key_slot,
+                                                                 &core::Event::kind_slot};
+
 bool may_run(const QueueLimit &limit, int64 id, std::string_view queue, TimestampTz now, TimestampTz *due) {
     if (limit.max_running == 0) return false;
     if (limit.rate.interval > 0) {
@@ -38,7 +41,7 @@ bool may_run(const QueueLimit &limit, int64 id, std::string_view queue, Timestam
 
 int64 take_number(Limiter *limiter, SlotOf of, int64 limit, int32 number) {
     const int64 slot = core::slot_of(limit, number);
-    const std::string_view key = of == SlotOf::Key ? limiter->key : std::string_view();
+    const std::string_view key = of == SlotOf::Key ? limiter->names[static_cast<int>(of)] : std::string_view();
     return lock_free_slot(&limiter->slots, of, limiter->name, key, slot, limiter->now) ? slot : 0;
 }
 
@@ -48,9 +51,9 @@ int32 missing_slots(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 
     if (limit.highest_slot < core::kSlotsMissing) return 0;
     auto *missing = &limiter->missing[static_cast<int>(of)];
     if (missing->limit == id) return missing->count;
-    const std::string_view key = of == SlotOf::Key ? limiter->key : std::string_view();
+    const std::string_view name = limiter->names[static_cast<int>(of)];
     with_sql_of(limiter->slots.jobs->table.relation, [&] {
-        *missing = {id, static_cast<int32>(Min(running_without_slot(of, limiter->name, key), core::kMaxRunning))};
+        *missing = {id, static_cast<int32>(Min(running_without_slot(of, limiter->name, name), core::kMaxRunning))};
     });
     return missing->count;
 }
@@ -153,33 +156,90 @@ bool is_used_up(const Limiter &limiter, int64 limit) {
     return std::find(limiter.used_up, end, limit) != end;
 }
 
-bool take_for_key(Limiter *limiter, std::string_view key) {
-    const QueueLimit *limit = limit_of_key(*limiter->queue, key);
-    if (limit == nullptr) return true;
-    const int64 id = key_limit_id(limiter->name, key);
-    if (is_used_up(*limiter, id)) return false;
-    if (take_permit(limiter, SlotOf::Key, *limit, id)) return true;
+// Takes what the job needs under its limit of the given type. Returns false if the limit has no room.
+bool take_under(Limiter *limiter, SlotOf of) {
+    const AppliedLimit applied = limit_of_job(*limiter->slots.jobs, *limiter->queue, limiter->name, of);
+    limiter->names[static_cast<int>(of)] = applied.name;
+    if (applied.limit == nullptr) return true;
+    if (is_used_up(*limiter, applied.id)) return false;
+    if (take_permit(limiter, of, *applied.limit, applied.id)) return true;
     if (limiter->used_up_count < static_cast<int>(lengthof(limiter->used_up)))
-        limiter->used_up[limiter->used_up_count++] = id;
+        limiter->used_up[limiter->used_up_count++] = applied.id;
     return false;
+}
+
+bool waits_under(const JobsTable &jobs, std::string_view name, const Queue &queue, SlotOf of, TimestampTz now,
+                 TimestampTz *due) {
+    const AppliedLimit applied = limit_of_job(jobs, queue, name, of);
+    return applied.limit != nullptr && !may_run(*applied.limit, applied.id, name, now, due);
+}
+
+// Returns the limit with this key or kind among the limits from `begin` to `end`, which are ordered by name. If there
+// is none, returns the limit of core::kEachKey, or nullptr if there is none either.
+const QueueLimit *limit_among(const QueueLimit *begin, const QueueLimit *end, std::string_view name) {
+    const auto find = [&](std::string_view wanted) -> const QueueLimit * {
+        const QueueLimit *found = std::lower_bound(
+            begin, end, wanted, [](const QueueLimit &limit, std::string_view other) { return limit.key < other; });
+        return found != end && found->key == wanted ? found : nullptr;
+    };
+    const QueueLimit *own = find(name);
+    return own != nullptr ? own : find(core::kEachKey);
+}
+
+const QueueLimit *first_kind_limit(const Queue &queue) {
+    return queue.limits + (queue.limit_count - queue.kind_limit_count);
 }
 
 }  // namespace
 
 const QueueLimit *limit_of_key(const Queue &queue, std::string_view key) {
-    const QueueLimit *end = queue.limits + queue.limit_count;
-    const auto find = [&](std::string_view wanted) -> const QueueLimit * {
-        const QueueLimit *found =
-            std::lower_bound(static_cast<const QueueLimit *>(queue.limits), end, wanted,
-                             [](const QueueLimit &limit, std::string_view name) { return limit.key < name; });
-        return found != end && found->key == wanted ? found : nullptr;
-    };
-    const QueueLimit *own = find(key);
-    return own != nullptr ? own : find(core::kEachKey);
+    return limit_among(queue.limits, first_kind_limit(queue), key);
+}
+
+const QueueLimit *limit_of_kind(const Queue &queue, std::string_view kind) {
+    return limit_among(first_kind_limit(queue), queue.limits + queue.limit_count, kind);
 }
 
 const QueueLimit *limit_of_queue(const Queue &queue) {
-    return queue.limit_count > 0 && queue.limits[0].key.empty() ? &queue.limits[0] : nullptr;
+    return queue.limit_count > queue.kind_limit_count && queue.limits[0].key.empty() ? &queue.limits[0] : nullptr;
+}
+
+const QueueLimit *find_limit(const Queue &queue, SlotOf of, std::string_view name) {
+    switch (of) {
+        case SlotOf::Queue:
+            return limit_of_queue(queue);
+        case SlotOf::Key:
+            return limit_of_key(queue, name);
+        default:
+            return limit_of_kind(queue, name);
+    }
+}
+
+int64 limit_id(SlotOf of, std::string_view queue, std::string_view name) {
+    switch (of) {
+        case SlotOf::Queue:
+            return queue_limit_id(queue);
+        case SlotOf::Key:
+            return key_limit_id(queue, name);
+        default:
+            return kind_limit_id(queue, name);
+    }
+}
+
+AppliedLimit limit_of_job(const JobsTable &jobs, const Queue &queue, std::string_view name, SlotOf of) {
+    AppliedLimit applied = {nullptr, {}, 0};
+    // Avoids reading the column of the name if the queue has no limit of this type.
+    const int count = of == SlotOf::Kind ? queue.kind_limit_count : queue.limit_count - queue.kind_limit_count;
+    if (count == 0) return applied;
+    if (of != SlotOf::Queue) {
+        bool none;
+        const Datum value = job_value(jobs, of == SlotOf::Key ? kJobConcurrencyKey : kJobKind, &none);
+        if (none) return applied;
+        applied.name = view(DatumGetTextPP(value));
+    }
+    applied.limit = find_limit(queue, of, applied.name);
+    if (applied.limit != nullptr) applied.id = limit_id(of, name, applied.name);
+    return applied;
 }
 
 bool queue_may_run(const Queue &queue, std::string_view name, TimestampTz now, TimestampTz *due) {
@@ -192,10 +252,12 @@ bool queue_may_run(const Queue &queue, std::string_view name, TimestampTz now, T
 
 bool waits_for_key(const JobsTable &jobs, std::string_view name, const Queue &queue, TimestampTz now,
                    TimestampTz *due) {
-    if (queue.limit_count == 0 || !job_has(jobs, kJobConcurrencyKey)) return false;
-    const std::string_view key = view(DatumGetTextPP(job_value(jobs, kJobConcurrencyKey)));
-    const QueueLimit *limit = limit_of_key(queue, key);
-    return limit != nullptr && !may_run(*limit, key_limit_id(name, key), name, now, due);
+    return waits_under(jobs, name, queue, SlotOf::Key, now, due);
+}
+
+bool waits_for_kind(const JobsTable &jobs, std::string_view name, const Queue &queue, TimestampTz now,
+                    TimestampTz *due) {
+    return waits_under(jobs, name, queue, SlotOf::Kind, now, due);
 }
 
 void open_limiter(Limiter *limiter, JobsTable *jobs, std::string_view name, const Queue &queue, TimestampTz now) {
@@ -208,20 +270,20 @@ void open_limiter(Limiter *limiter, JobsTable *jobs, std::string_view name, cons
 
 void close_limiter(Limiter *limiter) { close_slots(&limiter->slots); }
 
-// Checks the limit of the key first, because as long as the queue has room, only the limit of the key can reject the
-// job.
+// Checks the limit of the key first and that of the queue last, because a full limit of a key rejects one job, a full
+// limit of a kind ends the lane, and a full limit of the queue ends the claim.
 Room take_permits(Limiter *limiter) {
-    const JobsTable &jobs = *limiter->slots.jobs;
+    constexpr struct {
+        SlotOf of;
+        Room without;
+    } kOrder[] = {{SlotOf::Key, Room::NotForKey}, {SlotOf::Kind, Room::NotForKind}, {SlotOf::Queue, Room::NotForQueue}};
     limiter->permit_count = 0;
-    bool none;
-    const Datum key = job_value(jobs, kJobConcurrencyKey, &none);
-    limiter->key = none ? std::string_view() : view(DatumGetTextPP(key));
-    if (!none && !take_for_key(limiter, limiter->key)) return Room::NotForKey;
-    const QueueLimit *limit = limit_of_queue(*limiter->queue);
-    if (limit == nullptr) return Room::Yes;
-    if (take_permit(limiter, SlotOf::Queue, *limit, queue_limit_id(limiter->name))) return Room::Yes;
-    return_permits(limiter);
-    return Room::NotForQueue;
+    for (const auto &each : kOrder) {
+        if (take_under(limiter, each.of)) continue;
+        return_permits(limiter);
+        return each.without;
+    }
+    return Room::Yes;
 }
 
 void return_permits(Limiter *limiter) {
@@ -238,7 +300,7 @@ void return_permits(Limiter *limiter) {
 void enter_slots(const Permit *permits, int count, TimestampTz now, core::Event *event) {
     for (const Permit *permit = permits; permit < permits + count; permit++) {
         if (permit->slot == 0) continue;
-        (permit->of == SlotOf::Queue ? event->queue_slot : event->key_slot) = permit->slot;
+        event->*kSlotMembers[static_cast<int>(permit->of)] = permit->slot;
         const int64 seq = next_slot_seq(permit->slot, now);
         event->slot_seq = Max(event->slot_seq.value_or(seq), seq);
     }
@@ -256,7 +318,7 @@ void keep_permits(Limiter *limiter) {
         // Records when the next job of the key can run, because that job might be in a throttled range.
         TimestampTz due;
         tokens_of(permit.limit, queue_limit_id(limiter->name), permit.rate, limiter->now, &due);
-        unthrottle_key(limiter->name, limiter->key, due, kByRate);
+        unthrottle_key(limiter->name, limiter->names[static_cast<int>(SlotOf::Key)], due, kByRate);
     }
     limiter->permit_count = 0;
 }

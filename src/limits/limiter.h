@@ -23,18 +23,20 @@ struct Permit {
 struct Limiter {
     Slots slots;
     std::string_view name;  // name of the queue
-    std::string_view key;   // concurrency key of the current job; empty if the job has none
+    // Names to which the limits of the current job apply: empty for the queue, the concurrency key, and the kind.
+    std::string_view names[kSlotsOf];
     const Queue *queue;
     TimestampTz now;
-    Permit permits[2];
+    Permit permits[kSlotsOf];
     int permit_count;
-    int64 used_up[64];  // limits of keys that this claim has found to be full and need not check again
+    int64 used_up[64];  // limits of keys and kinds that this claim has found to be full and need not check again
     int used_up_count;
-    // Number of jobs that run without a slot under the limit of the queue, and under the last checked limit of a key.
+    // Number of jobs that run without a slot under the limit of the queue, and under the last checked limits of a key
+    // and of a kind.
     struct {
         int64 limit;  // 0 if unused
         int32 count;
-    } missing[2];
+    } missing[kSlotsOf];
 };
 
 // Returns whether, according to the state in shared memory, the limit of the queue might allow a job to run. If not,
@@ -42,19 +44,38 @@ struct Limiter {
 // a rate cannot be enforced because the library is not preloaded.
 bool queue_may_run(const Queue &queue, std::string_view name, TimestampTz now, TimestampTz *due);
 
-// limit_of_queue() returns the limit of the whole queue, and limit_of_key() returns the limit that applies to a
-// concurrency key. Both functions return nullptr if there is no such limit.
+// limit_of_queue() returns the limit of the whole queue. limit_of_key() and limit_of_kind() return the limit that
+// applies to a concurrency key or kind. All of these functions return nullptr if there is no such limit.
 const QueueLimit *limit_of_queue(const Queue &queue);
 const QueueLimit *limit_of_key(const Queue &queue, std::string_view key);
+const QueueLimit *limit_of_kind(const Queue &queue, std::string_view kind);
+
+// Returns the limit of the given type that applies to a key or kind, or nullptr. `name` is ignored for the limit of the
+// queue.
+const QueueLimit *find_limit(const Queue &queue, SlotOf of, std::string_view name);
+// Returns the number of the limit of a queue, or of one of its keys or kinds.
+int64 limit_id(SlotOf of, std::string_view queue, std::string_view name);
+
+// A limit that applies to a job.
+struct AppliedLimit {
+    const QueueLimit *limit;  // nullptr if no such limit applies to the job
+    std::string_view name;    // the key or kind; empty for the limit of the queue
+    int64 id;
+};
+// Returns the limit of the given type that applies to the job in table.row. `name` is the name of the queue.
+AppliedLimit limit_of_job(const JobsTable &jobs, const Queue &queue, std::string_view name, SlotOf of);
 
 void open_limiter(Limiter *limiter, JobsTable *jobs, std::string_view name, const Queue &queue, TimestampTz now);
 void close_limiter(Limiter *limiter);
 
-// Returns whether the limit of the concurrency key of the job in table.row prevents the job from running. If so, sets
-// *due to the time of the next token, or to DT_NOEND if the job must wait for a slot.
+// These functions return whether, according to the state in shared memory, the limit of the concurrency key or of the
+// kind of the job in table.row prevents the job from running. If so, they set *due to the time of the next token, if
+// this time is earlier than *due. If the job must wait for a slot, they do not change *due.
 bool waits_for_key(const JobsTable &jobs, std::string_view name, const Queue &queue, TimestampTz now, TimestampTz *due);
+bool waits_for_kind(const JobsTable &jobs, std::string_view name, const Queue &queue, TimestampTz now,
+                    TimestampTz *due);
 
-enum class Room { Yes, NotForKey, NotForQueue };
+enum class Room { Yes, NotForKey, NotForKind, NotForQueue };
 // Takes the slots and tokens that the job in table.row needs to run. Never waits.
 Room take_permits(Limiter *limiter);
 // Gives back the permits that the last call to take_permits() took. Call it if the job will not run after all.

@@ -41,8 +41,8 @@ Statement read_settings = {nullptr, {TEXTOID}};
 Statement read_kinds = {nullptr, {TEXTOID}};
 
 Statement read_limits = {
-    R"(SELECT l.key, l.max_running, l.rate, l.per, l.highest_slot
-       FROM jobq.limit_settings l WHERE l.queue = $1 ORDER BY l.key COLLATE "C")",
+    R"(SELECT l.key, l.max_running, l.rate, l.per, l.highest_slot, l.by_kind
+       FROM jobq.limit_settings l WHERE l.queue = $1 ORDER BY l.by_kind, l.key COLLATE "C")",
     {TEXTOID}};
 
 void on_relcache_invalidation(Oid relation) {
@@ -123,7 +123,9 @@ void load_limits(Queue *queue, const Params &name, Snapshot snapshot, MemoryCont
         const Row row = rows[i];
         const core::Micros per = span_or(row, 4, 0);
         queue->limits[queue->limit_count++] = {keep(context, row.text_at(1)), int_or(row, 2, -1),
-                                               core::make_rate(int_or(row, 3, 0), per), row.int32_at(5)};
+                                               core::make_rate(int_or(row, 3, 0), per), row.int32_at(5),
+                                               row.bool_at(6)};
+        if (row.bool_at(6)) queue->kind_limit_count++;
     }
 }
 

@@ -14,10 +14,13 @@ namespace jobq {
 
 // A row of jobq.limit_settings.
 struct QueueLimit {
-    std::string_view key;  // empty for the whole queue; core::kEachKey for each key without a limit of its own
-    int32 max_running;     // -1 if unlimited
-    core::Rate rate;       // interval 0 if there is no rate
-    int32 highest_slot;    // no job holds a slot with a number above both this and max_running
+    // The concurrency key or, if by_kind is true, the kind. If by_kind is false, empty for the whole queue.
+    // core::kEachKey for each key or kind without a limit of its own.
+    std::string_view key;
+    int32 max_running;   // -1 if unlimited
+    core::Rate rate;     // interval 0 if there is no rate
+    int32 highest_slot;  // no job holds a slot with a number above both this and max_running
+    bool by_kind;
 };
 
 // The settings that apply to the jobs of a kind: the settings of the queue, replaced by those in jobq.kind_settings.
@@ -28,8 +31,9 @@ struct KindOfQueue : core::QueueSettings {
 struct Queue : core::QueueSettings {
     bool has_settings = false;  // whether jobq.queue_settings contains a row for the queue
     bool paused = false;
-    QueueLimit *limits = nullptr;  // ordered by key
+    QueueLimit *limits = nullptr;  // ordered by (by_kind, key)
     int limit_count = 0;
+    int kind_limit_count = 0;      // number of limits of kinds, which come last in `limits`
     KindOfQueue *kinds = nullptr;  // the kinds that have settings, in byte order
     int kind_count = 0;
     uint64 generation = 0;  // generation of the directory when the queue was read

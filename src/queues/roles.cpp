@@ -241,8 +241,8 @@ void change_tables(bool grant, const Kind &kind, const char *role) {
                    role);
         change_one(grant, "EXECUTE",
                    "FUNCTION jobq.background_workers(), jobq.tracked_lanes(), jobq.queue_counters(), "
-                   "jobq.oldest_pending_age(text), jobq.oldest_heartbeats(), jobq.limit_running(text, text), "
-                   "jobq.limit_tokens(text, text, integer, interval), "
+                   "jobq.oldest_pending_age(text), jobq.oldest_heartbeats(), jobq.limit_running(text, text, text), "
+                   "jobq.limit_tokens(text, text, integer, interval, text), "
                    "jobq.handler_state(text, text, text, text, text[]), jobq.metric_families()",
                    role);
     }

@@ -66,7 +66,8 @@ namespace jobq {
     COLUMN(GroupActive, "_group_active", INT8OID, false, Refused, Jobq)                    \
     COLUMN(Steps, "_steps", INT8OID, false, Refused, Jobq)                                 \
     COLUMN(ExpiresAt, "expires_at", TIMESTAMPTZOID, false, Refused, Producer)              \
-    COLUMN(BatchId, "batch_id", INT8OID, false, Refused, Producer)
+    COLUMN(BatchId, "batch_id", INT8OID, false, Refused, Producer)                    \
+    COLUMN(KindSlot, "_kind_slot", INT8OID, false, Refused, Jobq)
 // The columns that releases after the first one have added. All of them may be NULL.
 #define JOBQ_LATER_JOB_COLUMNS(COLUMN)
 // clang-format on

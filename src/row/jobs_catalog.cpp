@@ -51,6 +51,7 @@ constexpr IndexLayout kIndexes[kJobIndexes] = {
      {{kJobConcurrencyKey}, {kJobReady, true}}},
     {"jobs_queue_slot_idx", false, {kJobQueueSlot, kJobSlotSeq}, {{kJobQueueSlot}}},
     {"jobs_key_slot_idx", false, {kJobKeySlot, kJobSlotSeq}, {{kJobKeySlot}}},
+    {"jobs_kind_slot_idx", false, {kJobKindSlot, kJobSlotSeq}, {{kJobKindSlot}}},
     {"jobs_group_waiting_idx", false, {kJobGroupWaiting, kJobId}, {{kJobGroupWaiting}}},
     {"jobs_group_active_idx", false, {kJobGroupActive}, {{kJobGroupActive}}},
     {"jobs_unique_idx", true, {kJobUniqueKey, kJobQueue}, {{kJobHoldsKey, true}}},

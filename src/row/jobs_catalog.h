@@ -16,6 +16,7 @@ enum class JobIndex : uint8 {
     Keys,
     QueueSlot,
     KeySlot,
+    KindSlot,
     GroupWaiting,
     GroupActive,
     Unique,

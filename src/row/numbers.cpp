@@ -102,6 +102,10 @@ int64 key_limit_id(std::string_view queue, std::string_view key) {
     return core::key_limit_hash(own_secret(), queue, key);
 }
 
+int64 kind_limit_id(std::string_view queue, std::string_view kind) {
+    return core::kind_limit_hash(own_secret(), queue, kind);
+}
+
 int64 round_robin_key_of(std::string_view concurrency_key) {
     return core::round_robin_hash(own_secret(), concurrency_key);
 }

@@ -16,6 +16,7 @@ int64 lane_number(std::string_view queue, std::string_view kind, int32 version, 
 int64 group_number(std::string_view queue, std::string_view key);
 int64 queue_limit_id(std::string_view queue);
 int64 key_limit_id(std::string_view queue, std::string_view key);
+int64 kind_limit_id(std::string_view queue, std::string_view kind);
 // `concurrency_key` is empty if the job has no concurrency key.
 int64 round_robin_key_of(std::string_view concurrency_key);
 

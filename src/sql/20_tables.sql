@@ -151,7 +151,9 @@ CREATE TABLE jobq.jobs (
     _steps              bigint,  --: number of the job's last step in jobq.steps; NULL if the job has no steps
     expires_at          timestamptz,  --: when jobq cancels the job if no worker has claimed it; NULL if the job does not expire,
                                       --: and after the first claim
-    batch_id            bigint  --: the batch that the job has joined; NULL if there is none
+    batch_id            bigint,  --: the batch that the job has joined; NULL if there is none
+    _kind_slot          bigint  --: the slot that a running job holds under the limit of its kind (hash of the limit, and number
+                                --: of the slot); NULL if it holds none
 ) WITH (fillfactor = 60,
         toast_tuple_target = 300,
         autovacuum_vacuum_scale_factor = 0.02,
@@ -195,6 +197,7 @@ CREATE UNIQUE INDEX jobs_unique_idx ON jobq.jobs (unique_key, queue COLLATE "C")
 -- see docs/internals/blocking.md.
 CREATE INDEX jobs_queue_slot_idx ON jobq.jobs (_queue_slot, _slot_seq) WHERE _queue_slot IS NOT NULL;
 CREATE INDEX jobs_key_slot_idx ON jobq.jobs (_key_slot, _slot_seq) WHERE _key_slot IS NOT NULL;
+CREATE INDEX jobs_kind_slot_idx ON jobq.jobs (_kind_slot, _slot_seq) WHERE _kind_slot IS NOT NULL;
 -- Used to find the next claimable job of a concurrency key when the limit of the key has a free slot again.
 CREATE INDEX jobs_key_idx ON jobq.jobs (_lane, concurrency_key COLLATE "C", priority, run_at, id)
     WHERE concurrency_key IS NOT NULL AND _ready;
@@ -261,18 +264,20 @@ CREATE TABLE jobq.log_lines (
 );
 CREATE INDEX log_lines_job_idx ON jobq.log_lines (job_id, lease, number);
 
---: limits of queues and of concurrency keys, written by jobq_set_limit, shown by the view jobq.limits
+--: limits of queues, of concurrency keys, and of kinds, written by jobq_set_limit, shown by the view jobq.limits
 CREATE TABLE jobq.limit_settings (
     queue        text NOT NULL,
-    key          text NOT NULL DEFAULT '',  --: the concurrency_key to which the limit applies; empty if the limit applies to the
-                                            --: whole queue; '*' if it applies to each key that has no limit of its own
+    key          text NOT NULL DEFAULT '',  --: the concurrency_key or, if by_kind is true, the kind to which the limit applies;
+                                            --: empty if by_kind is false and the limit applies to the whole queue; '*' if it
+                                            --: applies to each key or kind that has no limit of its own
     max_running  integer,  --: maximum number of jobs that run at the same time; NULL if there is no limit
     rate         integer,  --: maximum number of jobs that start within the time span "per"; NULL if there is no limit
     per          interval,
     highest_slot integer NOT NULL DEFAULT 1048574,  --: no running job holds a slot whose number is higher than both this value and
                                                     --: max_running; 1048575 if jobs might also be running without a slot
     created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (queue, key),
+    by_kind      boolean NOT NULL DEFAULT false,  --: true if the limit applies to a kind
+    PRIMARY KEY (queue, key, by_kind),
     CONSTRAINT limit_settings_queue_name CHECK (octet_length(queue) BETWEEN 1 AND 63),
     CONSTRAINT limit_settings_key_name CHECK (octet_length(key) <= 255),
     CONSTRAINT limit_settings_max_running_range CHECK (max_running BETWEEN 0 AND 1000000),

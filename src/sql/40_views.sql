@@ -72,18 +72,20 @@ CREATE VIEW jobq.workers AS
 SELECT * FROM @extschema@.jobq_workers();
 
 --: all limits: the number of running jobs that count toward each limit, and the number of jobs that its rate allows to start now;
---: "key" is NULL for the limit of a queue
+--: "key" and "kind" are NULL for the limit of a queue
 CREATE VIEW jobq.limits AS
 SELECT l.queue,
-       nullif(l.key, '') AS key,
+       n.key,
        l.max_running,
-       CASE WHEN l.max_running IS NOT NULL THEN jobq.limit_running(l.queue, nullif(l.key, '')) END AS running,
+       CASE WHEN l.max_running IS NOT NULL THEN jobq.limit_running(l.queue, n.key, n.kind) END AS running,
        l.rate,
        l.per,
        t.tokens,
-       t.next_token
+       t.next_token,
+       n.kind
 FROM jobq.limit_settings l
-LEFT JOIN LATERAL jobq.limit_tokens(l.queue, nullif(l.key, ''), l.rate, l.per) t ON l.key <> '*';
+CROSS JOIN LATERAL (SELECT CASE WHEN NOT l.by_kind THEN nullif(l.key, '') END AS key, CASE WHEN l.by_kind THEN l.key END AS kind) n
+LEFT JOIN LATERAL jobq.limit_tokens(l.queue, n.key, l.rate, l.per, n.kind) t ON l.key <> '*';
 
 --: the groups that wait for an operator because their head has failed (setting group_on_failure): the failed job, its error, and the
 --: number of jobs that wait in line

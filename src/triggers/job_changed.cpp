@@ -84,7 +84,9 @@ constexpr struct {
               {kJobDue, &core::Life::due},
               {kJobRescueIndexed, &core::Life::rescue_indexed}};
 
-void forget_slots(core::Life *life) { life->queue_slot = life->key_slot = life->slot_seq = core::OptInt64(); }
+void forget_slots(core::Life *life) {
+    life->queue_slot = life->key_slot = life->kind_slot = life->slot_seq = core::OptInt64();
+}
 
 // Makes a job consistent again after an UPDATE with plain SQL.
 void settle(const JobRow &before, const JobRow &row) {
@@ -108,8 +110,9 @@ void settle(const JobRow &before, const JobRow &row) {
             core::Life life = core::changed_by_hand(written, facts, now);
             OtherColumns others = {};
             if (!keeps_slots(slots_of(before), slots_of(row))) {
-                // The slots were taken from the limits of the previous queue and key, so the job must not keep them.
-                for (const JobColumn column : {kJobQueueSlot, kJobKeySlot, kJobSlotSeq})
+                // The slots were taken from the limits of the previous queue, key, and kind, so the job must not keep
+                // them.
+                for (const JobColumn column : {kJobQueueSlot, kJobKeySlot, kJobKindSlot, kJobSlotSeq})
                     if (job_has(*jobs, column)) others.clear(column);
                 forget_slots(&current.life);
                 forget_slots(&life);

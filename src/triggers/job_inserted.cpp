@@ -193,6 +193,7 @@ PGDLLEXPORT Datum jobq_renumber_job(PG_FUNCTION_ARGS) {
                    {kJobGroupActive, own.life.group_active},
                    {kJobQueueSlot, own.life.queue_slot},
                    {kJobKeySlot, own.life.key_slot},
+                   {kJobKindSlot, own.life.kind_slot},
                    {kJobRoundRobinKey, own.round_robin_key}};
     JobRow row(tuple, desc);
     for (const auto &each : numbers)

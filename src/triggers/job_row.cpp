@@ -47,6 +47,8 @@ void check_lease_timeout(const Interval *value) {
                         errhint("Omit the column to use the timeout of the job or its queue.")));
 }
 
+int64 slot_in(const JobRow &row, JobColumn column) { return row.has(column) ? DatumGetInt64(row.get(column)) : 0; }
+
 }  // namespace
 
 const TriggerData *job_trigger(FunctionCallInfo fcinfo, TriggerEvent event, bool before) {
@@ -67,9 +69,9 @@ SlotRow slots_of(const JobRow &row) {
     return {.id = DatumGetInt64(row.get(kJobId)),
             .queue = text_of(row, kJobQueue),
             .key = row.has(kJobConcurrencyKey) ? text_of(row, kJobConcurrencyKey) : std::string_view(),
+            .kind = text_of(row, kJobKind),
             .running = status_of(row) == core::JobStatus::Processing,
-            .queue_slot = row.has(kJobQueueSlot) ? DatumGetInt64(row.get(kJobQueueSlot)) : 0,
-            .key_slot = row.has(kJobKeySlot) ? DatumGetInt64(row.get(kJobKeySlot)) : 0};
+            .slots = {slot_in(row, kJobQueueSlot), slot_in(row, kJobKeySlot), slot_in(row, kJobKindSlot)}};
 }
 
 void check_row(const JobRow &row) {

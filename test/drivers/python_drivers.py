@@ -272,6 +272,8 @@ def scenario(d):
     d.equal(True, "jobq_set_limit", "SELECT jobq_set_limit(%s, %s, %s, %s, %s)", "limited", "k", n(2), n(5), "1 s")
     d.equal(1, "jobq.limits", "SELECT count(*) FROM jobq.limits WHERE running = 0")
     d.equal(False, "jobq_skip", "SELECT jobq_skip(%s)", n(job))
+    d.equal(True, "jobq_set_limit of a kind", "SELECT jobq_set_limit(%s, kind => %s, max_running => %s)", "limited", "a", n(2))
+    d.equal("a", "jobq.limits of a kind", "SELECT kind FROM jobq.limits WHERE max_running = 2 AND key IS NULL AND running = 0")
     d.equal(1, "jobq_redrive", "SELECT jobq_redrive(%s, %s, %s)", "dead", n(10), n(2))
     d.equal(True, "jobq_drop_queue of the dead letter queue", "SELECT jobq_drop_queue(%s, %s)", "letters", True)
 

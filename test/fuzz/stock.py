@@ -27,7 +27,7 @@ QUEUES = {
     "fuzz halting": "max_attempts => 1, group_on_failure => 'halt'",
 }
 LIMITS = ("'fuzz limited', max_running => 4", "'fuzz keyed', '*', max_running => 2", "'fuzz keyed', 'k1', max_running => 1",
-          "'fuzz limited', rate => 1000, per => '1 s'")
+          "'fuzz limited', kind => '*', max_running => 3", "'fuzz limited', rate => 1000, per => '1 s'")
 GRANTEE = "grantee"     # a role to which privileges are granted and from which they are revoked
 
 SAMPLE = """

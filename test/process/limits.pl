@@ -15,22 +15,25 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time usleep);
 
-my ($in_queue, $of_key, $keys, $jobs) = (7, 2, 5, 4000);
+my ($in_queue, $of_key, $of_kind, $keys, $jobs) = (7, 2, 4, 5, 4000);
 my $node = preloaded('limits', conf => ['max_connections = 100', 'max_prepared_transactions = 10', 'deadlock_timeout = 10ms', 'log_lock_waits = on']);
 database($node, 'work');
 value($node, 'work', qq{
-    SELECT jobq_set_limit('q', max_running => $in_queue), jobq_set_limit('q', '*', max_running => $of_key);
+    SELECT jobq_set_limit('q', max_running => $in_queue), jobq_set_limit('q', '*', max_running => $of_key), jobq_set_limit('q', kind => '*', max_running => $of_kind);
     CREATE TABLE looks (claims bigint, looks bigint, most int);
     -- What a snapshot shows is what was true at one moment.
     CREATE FUNCTION look() RETURNS int LANGUAGE plpgsql AS \$\$
     DECLARE
         running int;
         of_key int;
+        of_kind int;
     BEGIN
-        SELECT sum(n), max(n) INTO running, of_key
-        FROM (SELECT count(*) AS n FROM jobq.jobs WHERE queue = 'q' AND status = 'processing' GROUP BY concurrency_key) k;
-        IF running > $in_queue OR of_key > $of_key THEN
-            RAISE EXCEPTION 'exceeded: % run, % of one key', running, of_key USING ERRCODE = 'XX001';
+        SELECT sum(n) FILTER (WHERE key IS NOT NULL), max(n) FILTER (WHERE key IS NOT NULL), max(n) FILTER (WHERE kind IS NOT NULL)
+        INTO running, of_key, of_kind
+        FROM (SELECT concurrency_key AS key, kind, count(*) AS n FROM jobq.jobs WHERE queue = 'q' AND status = 'processing'
+              GROUP BY GROUPING SETS (concurrency_key, kind)) k;
+        IF running > $in_queue OR of_key > $of_key OR of_kind > $of_kind THEN
+            RAISE EXCEPTION 'exceeded: % run, % of one key, % of one kind', running, of_key, of_kind USING ERRCODE = 'XX001';
         END IF;
         RETURN coalesce(running, 0);
     END \$\$;
@@ -117,7 +120,7 @@ is(count_in_log($node, qr/$claim_waits|deadlock detected/, $log), 0, 'no claim w
 # The rescue takes the jobs of the terminated sessions.
 value($node, 'work', q{UPDATE jobq.jobs SET last_heartbeat = last_heartbeat - interval '1 day', started_at = clock_timestamp() + interval '1 second' WHERE status = 'processing'});
 becomes_true($node, 'work', q{SELECT count(*) = 0 FROM jobq.jobs WHERE status = 'processing'}, 'no job is running');
-is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE _queue_slot IS NOT NULL OR _key_slot IS NOT NULL}), '0', 'no slot is taken');
+is(value($node, 'work', q{SELECT count(*) FROM jobq.jobs WHERE _queue_slot IS NOT NULL OR _key_slot IS NOT NULL OR _kind_slot IS NOT NULL}), '0', 'no slot is taken');
 # Lost jobs are handed out one at a time, which this test is not about.
 value($node, 'work', q{DELETE FROM jobq.jobs WHERE _company_lease IS NOT NULL OR lost_attempts > 0});
 fill();    # on a fast machine, all jobs are completed by now
@@ -173,12 +176,12 @@ my $sleeper = sleeper($node);
 # A full limit is assumed to be full for ten seconds. After that, a wait returns once so that a claim can check the limit.
 sub sleeps_at_limit
 {
-    my ($name) = @_;
+    my ($name, $arguments) = (@_, q{'w'});
     my $sleeps = 0;
     for my $try (1 .. 20)
     {
-        value($node, 'work', q{SELECT count(*) FROM jobq_claim('w')});
-        start($sleeper, q{CALL jobq_wait('w', '120 s')});
+        value($node, 'work', "SELECT count(*) FROM jobq_claim($arguments)");
+        start($sleeper, "CALL jobq_wait($arguments, timeout => '120 s')");
         usleep(400_000);
         last if $sleeps = !ended($sleeper);
     }
@@ -190,6 +193,17 @@ wakes($sleeper, 'a released slot wakes up the session');
 sleeps_at_limit('a session sleeps while the limit is full again');
 value($node, 'work', q{SELECT jobq_set_limit('w', max_running => 2)});
 wakes($sleeper, 'a raised limit wakes up the session');
+# The limit of a kind holds back only the sessions that wait for this kind.
+value($node, 'work', q{SELECT jobq_set_limit('k', kind => 'a', max_running => 1), jobq_enqueue('k', kind => 'a'), jobq_enqueue('k', kind => 'a')});
+($id, $lease) = split /\|/, value($node, 'work', q{SELECT id, lease FROM jobq_claim('k')});
+sleeps_at_limit('a session sleeps while the limit of its kind is full', q{'k', kinds => '{a}'});
+value($node, 'work', "SELECT jobq_complete($id, $lease)");
+wakes($sleeper, 'a released slot of the kind wakes up the session');
+($id, $lease) = split /\|/, value($node, 'work', q{SELECT id, lease FROM jobq_claim('k')});
+value($node, 'work', q{SELECT jobq_enqueue('k', kind => 'a')});
+sleeps_at_limit('a session that waits for any kind sleeps, too', q{'k'});
+value($node, 'work', q{SELECT jobq_enqueue('k', kind => 'b')});
+wakes($sleeper, 'a job of another kind wakes up the session');
 value($node, 'work', q{SELECT jobq_set_limit('rate', rate => 1, per => '6 s'), jobq_enqueue('rate'), jobq_enqueue('rate')});
 value($node, 'work', q{SELECT count(*) FROM jobq_claim('rate', batch => 5)}) for 1 .. 2;
 becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'rate' AND status = 'processing' OR (SELECT count(*) > 9 FROM jobq_claim('rate'))}, 'one job has started');

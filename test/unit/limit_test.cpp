@@ -30,16 +30,18 @@ TEST(LimitIds, HaveTheStoredValues) {
     EXPECT_EQ(key_limit_hash(kTestSecret, "emails", "acme"), -5224137487775956992);
 }
 
-TEST(LimitIds, DistinguishQueuesAndKeys) {
+TEST(LimitIds, DistinguishQueuesKeysAndKinds) {
     std::set<std::int64_t> ids;
     for (int q = 0; q < 100; q++) {
         const std::string queue = "q" + std::to_string(q);
         ids.insert(queue_limit_hash(kTestSecret, queue));
         for (int k = 0; k < 100; k++) ids.insert(key_limit_hash(kTestSecret, queue, std::to_string(k)));
+        for (int k = 0; k < 100; k++) ids.insert(kind_limit_hash(kTestSecret, queue, std::to_string(k)));
     }
-    EXPECT_EQ(ids.size(), 100u * 101u);
+    EXPECT_EQ(ids.size(), 100u * 201u);
     EXPECT_NE(key_limit_hash(kTestSecret, "ab", "c"), key_limit_hash(kTestSecret, "a", "bc"));
     EXPECT_NE(key_limit_hash(kTestSecret, "a", ""), queue_limit_hash(kTestSecret, "a"));
+    EXPECT_NE(kind_limit_hash(kTestSecret, "a", ""), queue_limit_hash(kTestSecret, "a"));
 }
 
 std::int32_t usable(std::vector<std::int32_t> taken, std::int32_t max_running) {
