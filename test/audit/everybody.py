@@ -341,11 +341,11 @@ class Operator(Actor):
                  self.pick("10 ms", "30 ms"))
 
     def limit(self):
-        queue, key, largest = self.random.choice(self.plan.limits)
+        queue, key, largest, kind = self.random.choice(self.plan.limits)
         with self.transaction(keep=0.9):
             value = self.random.randint(1, largest)
-            self.sql("SELECT jobq_set_limit!(%s, %s, max_running => %s)", queue, key, value)
-            self.note("limit", queue=queue, key=key, max_running=value)
+            self.sql("SELECT jobq_set_limit!(%s, %s, kind => %s, max_running => %s)", queue, key, kind, value)
+            self.note("limit", queue=queue, key=key, kind=kind, max_running=value)
 
     def look(self):
         """The queries of monitoring, all the time."""

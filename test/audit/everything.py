@@ -85,7 +85,9 @@ BEGIN
     RETURN NULL;
 END $$;
 """
-LIMITS = (("limited", None, 4), ("keyed", "*", 3), ("keyed", "c1", 2), ("mixed", "c2", 2))
+# queue, concurrency key, largest max_running, kind
+LIMITS = (("limited", None, 4, None), ("keyed", "*", 3, None), ("keyed", "c1", 2, None), ("mixed", "c2", 2, None),
+          ("limited", None, 2, "a"), ("keyed", None, 4, "*"))
 
 
 @dataclass(frozen=True)
@@ -116,9 +118,9 @@ def set_up(conn, runner):
     for name, options in QUEUES.items():
         conn.execute(f"SELECT jobq_create_queue('{name}', {options})")
         conn.execute("SELECT jobq_set_handler(%s, %s, 'handle(jsonb)', %s::regrole)", (name, HANDLED, runner))
-    for number, (queue, key, most) in enumerate(LIMITS):
+    for number, (queue, key, most, kind) in enumerate(LIMITS):
         with conn.transaction():
-            conn.execute("SELECT jobq_set_limit(%s, %s, max_running => %s)", (queue, key, most))
+            conn.execute("SELECT jobq_set_limit(%s, %s, kind => %s, max_running => %s)", (queue, key, kind, most))
             conn.execute("INSERT INTO facts (client, number, op) VALUES ('setup', %s, 'limit')", (number,))
     conn.execute("INSERT INTO facts (client, number, op) VALUES ('setup', %s, 'answered')", (len(LIMITS),))
     conn.execute("SELECT jobq_set_limit('rated', rate => %s, per => '1 s')", (RATE,))

@@ -360,22 +360,29 @@ def _pauses(world, rules, report):
             report.add("paused", f"job {span.job} was claimed from {change.row.queue}")
 
 
+# The parts of a queue to which a limit can apply
+WHOLE, KEY, KIND = "", " by key", " by kind"
+
+
+def _scope(limit):
+    return limit.queue, KIND if limit.by_kind else KEY if limit.key else WHOLE, limit.key
+
+
 def _limits(world, rules, report):
-    limits = _settings(world, None, ((change, (change.row.queue, change.row.key or None), change.row.max_running)
-                                     for change in world.limits))
+    limits = _settings(world, None, ((change, _scope(change.row), change.row.max_running) for change in world.limits))
     running = defaultdict(list)
     for span, asked in world.claims():
         change, row = span.start.change, span.start.after
-        scopes = [(row.queue, None)]
+        scopes = [(row.queue, WHOLE, ""), (row.queue, KIND, row.kind)]
         if row.concurrency_key is not None:
-            own = (row.queue, row.concurrency_key)
-            scopes.append(own)
+            scopes.append((row.queue, KEY, row.concurrency_key))
         for scope in scopes:
+            queue, part, _ = scope
             values = limits[scope].possible(change.place, asked)
-            if None in values and scope[1] is not None:
-                # A key without a limit of its own has the limit for all keys.
+            if None in values and part != WHOLE:
+                # A key or kind without a limit of its own has the limit for all keys or kinds.
                 values = [value for value in values if value is not None]
-                values += limits[scope[0], "*"].possible(change.place, asked)
+                values += limits[queue, part, "*"].possible(change.place, asked)
             going = [other for other in running[scope] if other.covers(change)]
             # Spans that have ended for this transaction may count for another one that writes later, until their commit.
             running[scope] = [other for other in running[scope]
@@ -386,7 +393,7 @@ def _limits(world, rules, report):
             if held > max(values):
                 report.add("limit exceeded", f"job {span.job} runs beside {sorted(other.job for other in going)} of {scope},"
                            f" limit {max(values)}")
-            name = f"most at once in {scope[0]}" + ("" if scope[1] is None else " by key")
+            name = f"most at once in {queue}{part}"
             report.counts[name] = max(report.counts[name], held)
 
 

@@ -36,8 +36,8 @@ def resumed(log):
     log.run(9, 2)
 
 
-def limit(log, most, key=""):
-    log.begin().write(Limit("q", key, most)).fact("limit", client="o0").commit()
+def limit(log, most, key="", by_kind=False):
+    log.begin().write(Limit("q", key, most, by_kind)).fact("limit", client="o0").commit()
     log.say("answered")
 
 
@@ -45,6 +45,12 @@ def limited(log, most, *jobs, limit_key="", key=None):
     limit(log, most, limit_key)
     for job in jobs:
         log.enqueue(job, concurrency_key=key)
+
+
+def limited_kind(log, most, *jobs, limit_key="a"):
+    limit(log, most, limit_key, by_kind=True)
+    for job in jobs:
+        log.enqueue(job, kind="a")
 
 
 def within_the_limit(log):
@@ -103,6 +109,31 @@ def claimed_side_by_side(log):
 
 def over_the_limit_of_a_key(log):
     limited(log, 1, 8, 9, limit_key="*", key="c")
+    log.claim(8, 1)
+    log.claim(9, 2)
+    log.complete(8, 1)
+    log.complete(9, 2)
+
+
+def over_the_limit_of_a_kind(log):
+    limited_kind(log, 1, 8, 9)
+    log.claim(8, 1)
+    log.claim(9, 2)
+    log.complete(8, 1)
+    log.complete(9, 2)
+
+
+def over_the_limit_of_each_kind(log):
+    limited_kind(log, 1, 8, 9, limit_key="*")
+    log.claim(8, 1)
+    log.claim(9, 2)
+    log.complete(8, 1)
+    log.complete(9, 2)
+
+
+def two_kinds(log):
+    limited_kind(log, 1, 8, limit_key="*")
+    log.enqueue(9, kind="b")
     log.claim(8, 1)
     log.claim(9, 2)
     log.complete(8, 1)
@@ -482,6 +513,7 @@ CASES = {
     paused: {"paused"}, paused_while_claiming: set(), resumed: set(), within_the_limit: set(),
     over_the_limit: {"limit exceeded"}, slot_not_yet_free: {"limit exceeded"}, slot_of_its_own: set(),
     slot_handed_on: set(), claimed_side_by_side: {"limit exceeded"}, over_the_limit_of_a_key: {"limit exceeded"},
+    over_the_limit_of_a_kind: {"limit exceeded"}, over_the_limit_of_each_kind: {"limit exceeded"}, two_kinds: set(),
     two_keys: set(), own_limit_of_a_key: set(), limit_lowered: set(), lowered_limit_ignored: {"limit exceeded"},
     limit_removed: set(), limit_kept_by_the_server: {"limit exceeded"},
     within_the_rate: set(), over_the_rate: {"rate exceeded"}, a_group: set(), a_group_in_one_go: set(),

@@ -24,7 +24,7 @@ JOB_COLUMNS = (
     "worker_id", "last_heartbeat", "_lease_timeout", "max_runtime", "cancel_requested_at", "unique_key", "_holds_key", "group_key",
     "concurrency_key", "dead_from", "error", "expires_at", "batch_id", "metadata")
 NUMBERS = {"id", "priority", "attempts", "max_attempts", "lease", "job", "job_id", "number", "max_running", "batch_id"}
-FLAGS = {"paused", "holds_key"}
+FLAGS = {"paused", "holds_key", "by_kind"}
 
 
 class Job(NamedTuple):
@@ -75,8 +75,9 @@ class Limit(NamedTuple):
     """A version of a row of jobq.limit_settings."""
 
     queue: str
-    key: str = ""               # empty: the whole queue, *: each key without a limit of its own
+    key: str = ""               # empty: the whole queue, *: each key or kind without a limit of its own
     max_running: int = None
+    by_kind: bool = False       # the key is the name of a kind
 
 
 class Fact(NamedTuple):
@@ -114,7 +115,7 @@ def watch(conn):
     """Starts recording all changes."""
     conn.execute(FACTS)
     conn.execute(f"CREATE PUBLICATION {PUBLICATION} FOR TABLE jobq.jobs ({', '.join(JOB_COLUMNS)}),"
-                 " jobq.queue_settings (queue, paused), jobq.limit_settings (queue, key, max_running), facts")
+                 " jobq.queue_settings (queue, paused), jobq.limit_settings (queue, key, max_running, by_kind), facts")
     # An attempt is only inserted, or deleted with its job, so it needs no replica identity.
     conn.execute("CREATE PUBLICATION witness_attempts FOR TABLE jobq.attempts (job_id, lease, outcome)"
                  " WITH (publish = 'insert')")
