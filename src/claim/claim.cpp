@@ -452,7 +452,7 @@ bool look_into_queue(const ClaimRequest &request, std::string_view name, Timesta
     const Queue *found = find_queue(name);
     TimestampTz due;
     if (found->paused || (found->limit_count > 0 && !queue_may_run(*found, name, now, &due))) return false;
-    const Queue queue = kept_queue(*found);
+    const Queue queue = *found;
     Limiter limiter = {};
     Claim claim = {.request = request,
                    .name = name,

@@ -1,11 +1,13 @@
 -- Functions for operators whose route in router/sql/router/routes is "own", and functions that check calls.
 
---: raise 0A000 for a limit of a whole queue if the queue is spread, because each shard would apply the limit separately
-CREATE FUNCTION jobq_router.check_jobq_set_limit(queue text, key text, max_running integer, rate integer, per interval) RETURNS void
+--: raise 0A000 for a limit of a whole queue or of a kind if the queue is spread, because each shard would apply the limit separately
+CREATE FUNCTION jobq_router.check_jobq_set_limit(queue text, key text, max_running integer, rate integer, per interval, kind text)
+    RETURNS void
     LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF $2 IS NULL AND num_nonnulls($3, $4) > 0 AND EXISTS (SELECT FROM jobq_router.queues q WHERE q.queue = $1 AND q.spread) THEN
-        RAISE 'queue "%" cannot have a limit because it is spread over several shards', $1 USING ERRCODE = 'feature_not_supported',
+        RAISE 'queue "%" cannot have a limit% because it is spread over several shards', $1, CASE WHEN $6 IS NULL THEN '' ELSE ' of a kind' END
+            USING ERRCODE = 'feature_not_supported',
             HINT = 'Limit its concurrency keys, each of which is on one shard, or do not spread the queue.';
     END IF;
 END

@@ -12,7 +12,7 @@
     promoted bigint, unblocked bigint, pruned bigint, repaired bigint, reconciled bigint, note text)
 --@ view workers (worker_id text, queues text[], kinds text[], slots integer, client text, started_at timestamptz, state text, running bigint,
     last_claim timestamptz, last_seen timestamptz, info jsonb)
---@ view limits (queue text, key text, max_running integer, running bigint, rate integer, per interval, tokens integer, next_token timestamptz)
+--@ view limits (queue text, key text, max_running integer, running bigint, rate integer, per interval, tokens integer, next_token timestamptz, kind text)
 --@ view batches (id bigint, name text, total bigint, pending bigint, running bigint, completed bigint, failed bigint, cancelled bigint,
     progress double precision, sealed boolean, finished_at timestamptz, callbacks bigint[], error text, metadata jsonb,
     created_by text, created_at timestamptz, sealed_at timestamptz)

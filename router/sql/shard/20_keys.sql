@@ -36,10 +36,10 @@ BEGIN
 END
 $$;
 
--- If a limit applies to a whole queue, the queue stays as a whole, because no shard knows how many jobs of the queue run on another
--- shard.
+-- If a limit applies to a whole queue or to a kind, the queue stays as a whole, because no shard knows how many jobs of the queue or
+-- kind run on another shard.
 --: return whether an unfinished job has one of these keys, or a finished job keeps the unique key, or the queue has both a limit
---: for the whole queue and an unfinished job or schedule
+--: for the whole queue or a kind, and an unfinished job or schedule
 CREATE FUNCTION jobq_shard.has_key(queue text, unique_key text, group_key text, concurrency_key text) RETURNS boolean
     LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -52,7 +52,7 @@ BEGIN
                 WHERE j._lane = l.lane AND j.concurrency_key COLLATE "C" = $4 AND j._ready AND j.queue = $1 LIMIT 1) j WHERE l.queue = $1)
             OR EXISTS (SELECT FROM jobq.jobs j
                 WHERE j.concurrency_key = $4 AND j.queue = $1 AND j.status NOT IN ('completed', 'failed', 'cancelled')))
-        OR EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = '') AND jobq_shard.may_stay($1, '') AND jobq_shard.has_queue($1);
+        OR jobq_shard.is_limited($1) AND jobq_shard.may_stay($1, '') AND jobq_shard.has_queue($1);
 END
 $$;
 
@@ -62,10 +62,10 @@ CREATE FUNCTION jobq_shard.may_stay(queue text, key text) RETURNS boolean
 SELECT EXISTS (SELECT FROM jobq_shard.staying s WHERE s.queue = $1 AND s.key = $2)
 $$;
 
---: return whether a queue has a limit for the whole queue
+--: return whether a queue has a limit for the whole queue or for a kind
 CREATE FUNCTION jobq_shard.is_limited(queue text) RETURNS boolean
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
-SELECT EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $1 AND l.key = '')
+SELECT EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $1 AND (l.key = '' OR l.by_kind))
 $$;
 
 -- Called after require_map, so that it sees everything that was enqueued under an older map.

@@ -268,6 +268,7 @@ def test_what_operators_do():
         assert one(conn, "SELECT jobq_cancel_jobs('many')") == 5
         assert one(conn, "SELECT jobq_purge_queue('many')") == 70
         fails(conn, "0A000", "SELECT jobq_set_limit('many', max_running => 4)", says="is spread")
+        fails(conn, "0A000", "SELECT jobq_set_limit('many', kind => 'a', max_running => 4)", says="cannot have a limit of a kind")
         assert one(conn, "SELECT jobq_set_limit('many', '*', max_running => 1)") is True
         conn.execute("SELECT jobq_enqueue('many', concurrency_key => 'c') FROM generate_series(1, 3)")
         assert one(conn, "SELECT count(*) FROM jobq_claim('many', 'w', 10)") == 1
