@@ -1,7 +1,7 @@
 -- jobq_log(id): the history of a job, one event per row, in order of time. It is computed from the job and its attempts.
 SELECT jobq_create_queue('history', max_lost => 3);
 CREATE FUNCTION pg_temp.log(job_id bigint) RETURNS TABLE (event text, attempt integer, worker_id text, detail text) LANGUAGE sql AS
-    'SELECT l.event, l.attempt, l.worker_id, l.detail FROM jobq_log(job_id) l';
+    'SELECT l.event, l.attempt, l.worker_id, replace(l.detail, '' by '' || session_user, '' by operator'') FROM jobq_log(job_id) l';
 -- Every event has a time, and the events are in order of time.
 CREATE FUNCTION pg_temp.in_order(job_id bigint) RETURNS boolean LANGUAGE sql AS
     'SELECT count(*) > 0 AND count(l.at) = count(*) AND array_agg(l.at) = array_agg(l.at ORDER BY l.at) FROM jobq_log(job_id) l';
