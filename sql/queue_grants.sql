@@ -58,6 +58,7 @@ CREATE FUNCTION theirs() RETURNS text LANGUAGE sql AS $$
                       (SELECT string_agg(s::text, ',') FROM jobq.schedule_settings s WHERE queue = 'grants theirs'),
                       (SELECT string_agg(h::text, ',') FROM jobq.handler_settings h WHERE queue = 'grants theirs'),
                       (SELECT string_agg(l::text, ',') FROM jobq.limit_settings l WHERE queue = 'grants theirs'),
+                      (SELECT string_agg(k::text, ',') FROM jobq.kind_settings k WHERE queue = 'grants theirs'),
                       (SELECT string_agg(d::text, ',' ORDER BY d.job_id, d.depends_on) FROM jobq.dependencies d, target t WHERE t.name = 'theirs' AND (d.job_id = t.dependent OR d.depends_on IN (t.running, t.waiting, t.done))),
                       (SELECT count(*) FROM jobq.attempts a, target t WHERE t.name = 'theirs' AND a.job_id IN (t.failed, t.letter, t.running)),
                       (SELECT count(*) FROM jobq.log_lines l, target t WHERE t.name = 'theirs' AND l.job_id = t.running)))
@@ -177,6 +178,9 @@ INSERT INTO golden (function, call) VALUES
     ('jobq_pause_queue',        $$SELECT jobq_pause_queue({q})$$),
     ('jobq_resume_queue',       $$SELECT jobq_resume_queue({q})$$),
     ('jobq_purge_queue',        $$SELECT jobq_purge_queue({q})$$),
+    ('jobq_alter_kind',         $$SELECT jobq_alter_kind({q}, 'k', max_lost => 7)$$),
+    ('jobq_alter_kind',         $$SELECT jobq_alter_kind('grants mine', 'k', dead_letter_queue => {q})$$),
+    ('jobq_drop_kind',          $$SELECT jobq_drop_kind({q}, 'k')$$),
     ('jobq_set_limit',          $$SELECT jobq_set_limit({q}, max_running => 1)$$),
     ('jobq_log',                 $$SELECT string_agg(event, ', ') FROM jobq_log({done})$$),
     ('jobq_explain',            $$SELECT string_agg(reason, ', ') FROM jobq_explain({dependent})$$),
