@@ -10,7 +10,7 @@
 #   --@ calls             the functions of PL/Proxy, and the calls whose route says everything
 #   --@ view NAME (COLUMNS)
 #                         the view jobq.NAME of all shards, with the shard as the last column. {table} stands for the
-#                         columns of the table of that name, {settings} for the settings of a queue, {statuses} for a number of each status
+#                         columns of the table of that name, {settings} for the settings of a queue, {kind_settings} for those of a kind, {statuses} for a number of each status
 #   --@ caught SHARD      in an exception handler: puts the error of that shard into the variable _fault
 #   --@ function NAME     the head of a call whose route is "own". The next lines up to --@ end are its body, in PL/pgSQL, or in SQL if
 #                         the line continues with "sql"; with "quiet", notices of shards are not passed on
@@ -71,6 +71,7 @@ FILENAME ~ /jobq--[0-9.]+\.sql$/ {
         one = $2
         sub(/,$/, "", one)
         table[in_table] = table[in_table] (table[in_table] == "" ? "" : ", ") $1 " " one
+        if (in_table == "kind_settings" && $1 !~ /^(queue|kind|created_at)$/) kind_settings = kind_settings (kind_settings == "" ? "" : ", ") $1 " " one
         if (in_table == "queue_settings" && $1 !~ /^(queue|paused|created_at)$/) settings = settings (settings == "" ? "" : ", ") $1 " " one
     }
     if (/^CREATE TABLE jobq\./) { in_table = $3; sub(/^jobq\./, "", in_table) }
@@ -322,6 +323,7 @@ function make_view(name, list,    n, i, word, columns) {
 function filled(text, name) {
     sub(/\{table\}/, table[name], text)
     sub(/\{settings\}/, settings, text)
+    sub(/\{kind_settings\}/, kind_settings, text)
     sub(/\{statuses\}/, statuses, text)
     return text
 }

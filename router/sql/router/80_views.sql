@@ -2,6 +2,7 @@
 -- jobq_log, and jobq_explain.
 
 --@ view queues (queue text, paused boolean, has_settings boolean, created_at timestamptz, {settings})
+--@ view kinds (queue text, kind text, has_settings boolean, created_at timestamptz, {kind_settings}, origins jsonb)
 --@ view queue_stats (queue text, {statuses}, oldest_pending_age interval, oldest_heartbeat timestamptz, paused boolean,
     enqueued_per_second double precision, claimed_per_second double precision, completed_per_second double precision,
     failed_per_second double precision, lost_per_second double precision, source text)

@@ -21,17 +21,19 @@ CREATE FUNCTION jobq_shard.still_has(OUT jobs bigint, OUT schedules bigint)
 SELECT (SELECT count(*) FROM jobq.jobs j WHERE j.status NOT IN ('completed', 'failed', 'cancelled')), (SELECT count(*) FROM jobq.schedule_settings)
 $$;
 
---: return the queue settings and limits of this shard, for another shard
+--: return the settings of the queues and kinds and the limits of this shard, for another shard
 CREATE FUNCTION jobq_shard.settings() RETURNS jsonb
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 SELECT jsonb_build_object('queues', (SELECT coalesce(jsonb_agg(to_jsonb(q)), '[]') FROM jobq.queue_settings q),
+                          'kinds', (SELECT coalesce(jsonb_agg(to_jsonb(k)), '[]') FROM jobq.kind_settings k),
                           'limits', (SELECT coalesce(jsonb_agg(to_jsonb(l)), '[]') FROM jobq.limit_settings l))
 $$;
 
---: copy the queue settings and limits of another shard; settings and limits that this shard already has do not change
+--: copy the settings of the queues and kinds and the limits of another shard; settings and limits that this shard already has do not change
 CREATE FUNCTION jobq_shard.take_settings(settings jsonb) RETURNS void
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
 INSERT INTO jobq.queue_settings SELECT * FROM jsonb_populate_recordset(NULL::jobq.queue_settings, $1 -> 'queues') ON CONFLICT DO NOTHING;
+INSERT INTO jobq.kind_settings SELECT * FROM jsonb_populate_recordset(NULL::jobq.kind_settings, $1 -> 'kinds') ON CONFLICT DO NOTHING;
 INSERT INTO jobq.limit_settings SELECT * FROM jsonb_populate_recordset(NULL::jobq.limit_settings, $1 -> 'limits') ON CONFLICT DO NOTHING;
 $$;
 

@@ -259,6 +259,10 @@ def test_what_operators_do():
         conn.execute("SELECT jobq_route_queue('many', spread => true), jobq_create_queue('many', max_attempts => 3)")
         conn.execute("SELECT jobq_enqueue('many') FROM generate_series(1, 60)")
         assert {r.shard: r.max_attempts for r in conn.execute("SELECT shard, max_attempts FROM jobq.queues WHERE queue = 'many'")} == {1: 3, 2: 3, 3: 3}
+        conn.execute("SELECT jobq_alter_kind('many', 'mail', max_attempts => 2, backoff => '{1s,1min}')")
+        assert {r.shard: (r.max_attempts, r.origin) for r in conn.execute(
+            "SELECT shard, max_attempts, origins ->> 'max_attempts' AS origin FROM jobq.kinds WHERE queue = 'many' AND kind = 'mail'")} == dict.fromkeys((1, 2, 3), (2, "kind"))
+        assert one(conn, "SELECT jobq_drop_kind('many', 'mail')") is True
         assert one(conn, "SELECT sum(pending) FROM jobq.queue_stats WHERE queue = 'many'") == 60
         assert one(conn, "SELECT jobq_cancel_jobs('many', max_jobs => 50)") == 50
         assert one(conn, "SELECT jobq_cancel_jobs('many', max_jobs => 50)") == 10
