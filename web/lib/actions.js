@@ -63,12 +63,28 @@ function depth(body) {
   return [queue(body), most, body.on_full];
 }
 
+// The name of a setting becomes the name of an argument of the call.
+function setting(body) {
+  if (!/^[a-z_]{1,63}$/.test(body.setting ?? '')) wrong('setting must be the name of a setting');
+  return body.setting;
+}
+
+function kind(body) {
+  const text = body.kind ?? '';
+  if (Buffer.byteLength(text) > 255 || text.includes('\0')) wrong('kind: at most 255 bytes');
+  return text;
+}
+
 export const CHANGES = {
   pause_queue: { call: 'jobq_pause_queue', parse: (body) => [queue(body)], tell: (body, done) => ['good', done ? `Queue ${body.queue} is paused, and no job of it is claimed.` : `Queue ${body.queue} was already paused.`] },
   resume_queue: { call: 'jobq_resume_queue', parse: (body) => [queue(body)], tell: (body, done) => ['good', done ? `Queue ${body.queue} is resumed.` : `Queue ${body.queue} was not paused.`] },
   set_limit: { call: 'jobq_set_limit', parse: limit, types: ['text', 'text', 'integer', 'integer', 'interval'], tell: (body, done) => (body.max_running || body.rate
     ? ['good', `The limit of queue ${body.queue} is set.`] : ['good', done ? 'The limit is removed.' : 'This limit did not exist.']) },
   set_depth: { call: 'jobq_alter_queue', parse: depth, names: ['queue', 'max_depth', 'on_full'], tell: (body) => ['good', `The depth of queue ${body.queue} is set.`] },
+  alter_kind: { call: 'jobq_alter_kind', names: (body) => ['queue', 'kind', setting(body)], parse: (body) => [queue(body), kind(body), (body.value ?? '').trim()],
+    tell: (body) => ['good', `The setting ${body.setting} of kind "${body.kind ?? ''}" is set.`] },
+  drop_kind: { call: 'jobq_drop_kind', parse: (body) => [queue(body), kind(body), [setting(body)]], tell: (body, done) => (done
+    ? ['good', `The setting ${body.setting} of kind "${body.kind ?? ''}" is removed.`] : ['good', 'This setting did not exist.']) },
   retry: { call: 'jobq_retry', parse: (body) => [id(body)], tell: statusAfter('Retried') },
   retry_with: { call: 'jobq_retry', names: ['job_id', 'payload', 'keep_steps'], parse: (body) => [id(body), json('payload')(body), body.keep_steps === 'on'], tell: statusAfter('Retried') },
   retry_from: { call: 'jobq_retry_from', parse: (body) => [id(body), name('step', 255)(body)], tell: statusAfter('Retried') },
@@ -84,8 +100,9 @@ export const CHANGES = {
 
 // Makes the change and returns { kind, text } to show on the next page.
 export async function change(database, rights, what, body) {
-  const { call, parse, names, types = [], tell } = CHANGES[what];
+  const { call, parse, names: namesOf, types = [], tell } = CHANGES[what];
   const values = parse(body);
+  const names = typeof namesOf === 'function' ? namesOf(body) : namesOf;
   if (!rights.calls(call)) throw new Problem('right', `role "${rights.role}" may not call ${call}`, { status: 403 });
   const given = values.map((_, i) => `${names ? `${names[i]} => ` : ''}$${i + 1}${types[i] ? `::${types[i]}` : ''}`);
   const [{ done }] = await database.change((query) => query(`SELECT ${rights.call(call)}(${given.join(', ')}) AS done`, values));

@@ -92,7 +92,7 @@ const SETTINGS = [['max_attempts', 'Attempts'], ['backoff_base', 'Backoff from']
   ['heartbeat_timeout', 'Heartbeat timeout'], ['max_lost', 'Lost workers'], ['max_runtime', 'Longest run'], ['on_max_runtime', 'After that'],
   ['keep_completed', 'Completed jobs are kept'], ['keep_failed', 'Failed jobs are kept'], ['max_depth', 'Maximum number of waiting jobs'],
   ['on_full', 'When full'], ['dead_letter_queue', 'Dead letters go to'], ['priority_ageing', 'Priority ageing'], ['round_robin', 'Keys take turns'],
-  ['expires_in', 'Waiting jobs expire after'], ['group_on_failure', 'After a failure, groups']];
+  ['expires_in', 'Waiting jobs expire after'], ['backoff', 'Delays after failures'], ['group_on_failure', 'After a failure, groups']];
 
 async function settingsOf(query, queue) {
   const [row] = await query(`SELECT q.paused, q.has_settings, ${SETTINGS.map(([name]) => `q.${name}::text`).join(', ')}
@@ -116,6 +116,32 @@ ${may ? html`<details><summary>Set a limit ...</summary>${view.form('/do/set_lim
 <label>Running at once <input name="max_running" type="number" min="0" max="1000000"></label>
 <label>Starts <input name="rate" type="number" min="1" max="2147483647"></label>
 <label>in each <input name="per" placeholder="1 minute" maxlength="60"></label>` })}</details>` : ''}`;
+}
+
+// Returns one row for each setting that a kind sets itself, so that it differs from the settings of the queue.
+async function settingsOfKinds(query, queue) {
+  return query(`SELECT k.kind, o.key AS setting, to_jsonb(k) ->> o.key AS value FROM jobq.kinds k, jsonb_each_text(k.origins) o
+    WHERE k.queue = $1 AND k.has_settings AND o.value = 'kind' ORDER BY k.kind COLLATE "C", o.key LIMIT 501`, [queue]);
+}
+
+async function kindsPart(view, query, queue) {
+  if (!view.rights.reads('kinds')) return '';
+  const may = view.mayCall('jobq_alter_kind', 'jobq_drop_kind');
+  const rows = await settingsOfKinds(query, queue);
+  if (rows.length === 0 && !may) return '';
+  const names = may ? await query(`SELECT a.attname AS name FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'jobq.kind_settings'::pg_catalog.regclass
+    AND a.attnum > 0 AND NOT a.attisdropped AND a.attname NOT IN ('queue', 'kind', 'created_at') ORDER BY a.attnum`) : [];
+  return html`<h2>Settings of kinds</h2>
+${table('Settings of kinds', [
+    { label: 'Kind', cell: (row) => row.kind || '(none)' },
+    { label: 'Setting', cell: (row) => row.setting },
+    { label: 'Value', cell: (row) => row.value ?? 'none' },
+    ...(may ? [{ label: 'Change', cell: (row) => view.confirmed('/do/drop_kind', { label: 'Remove', ask: 'The setting of the queue applies again.', hidden: { queue, kind: row.kind, setting: row.setting } }) }] : []),
+  ], rows.slice(0, 500), { empty: 'The settings of the queue apply to all kinds.' })}${rows.length > 500 ? html`<p>There are more.</p>` : ''}
+${may ? html`<details><summary>Set a setting of a kind ...</summary>${view.form('/do/alter_kind', { label: 'Set the setting', hidden: { queue }, fields: html`
+<label>Kind <input name="kind" maxlength="255"><small>empty: jobs without a kind</small></label>
+<label>Setting <select name="setting">${names.map(({ name }) => html`<option>${name}</option>`)}</select></label>
+<label>Value <input name="value" maxlength="4000"><small>such as 3, 10 min, or {1s,1min} for backoff; 0 or empty: none</small></label>` })}</details>` : ''}`;
 }
 
 function actionsPart(view, queue, settings, deadLetters) {
@@ -170,6 +196,7 @@ ${actionsPart(view, queue, settings ?? {}, dead)}
 <h2>Why jobs do or do not start</h2>${explainTable(view, explained)}
 ${limitsPart(view, queue, limits)}
 <h2>Settings</h2>${settings ? definitions(SETTINGS.map(([name, label]) => [label, name === 'dead_letter_queue' && settings[name] ? view.queue(settings[name]) : settings[name]])) : ''}
+${await kindsPart(view, query, queue)}
 ${lanes.length > 0 ? html`<h2>Kinds</h2>${table('Kinds of jobs in the queue', [
     { label: 'Kind', cell: (lane) => view.link(lane.kind || '(none)', '/jobs', { queue, status: 'pending', ...(lane.kind ? { kind: lane.kind } : { nokind: '1' }) }) },
     { label: 'Version', number: true, cell: (lane) => lane.version },
