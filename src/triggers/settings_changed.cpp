@@ -46,9 +46,14 @@ void publish_settings(const TriggerData *trigger) {
 void publish_halts(const TriggerData *trigger) {
     const char *table = RelationGetRelationName(trigger->tg_relation);
     if (strcmp(table, "queue_settings") != 0 && strcmp(table, "kind_settings") != 0) return;
-    bool unset = false;
-    if (TRIGGER_FIRED_FOR_ROW(trigger->tg_event)) value_in(trigger, trigger->tg_trigtuple, "group_on_failure", &unset);
-    if (!unset) log_unblocked_anywhere(Blocker::Halt);
+    const auto sets_it = [&](HeapTuple row) {
+        bool none;
+        value_in(trigger, row, "group_on_failure", &none);
+        return !none;
+    };
+    // The new row of a kind can also replace the setting of its queue.
+    if (!TRIGGER_FIRED_FOR_ROW(trigger->tg_event) || sets_it(trigger->tg_trigtuple) || sets_it(row_after(trigger)))
+        log_unblocked_anywhere(Blocker::Halt);
 }
 
 // If the command enables round_robin for the queue, sets the round-robin keys of the queue's jobs in the same

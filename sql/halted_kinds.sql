@@ -1,0 +1,25 @@
+-- Halted groups: the setting group_on_failure of a kind takes precedence over the setting of its queue.
+\set VERBOSITY terse
+SELECT jobq_create_queue('halt kinds');
+SELECT jobq_alter_kind('halt kinds', 'strict', group_on_failure => 'halt');
+SELECT count(jobq_enqueue('halt kinds', kind => k, group_key => k)) FROM unnest('{strict,strict,loose,loose}'::text[]) k;
+SELECT settle();
+SELECT count(jobq_fail(id, lease, 'broken', retry => false)) FROM jobq_claim('halt kinds', 'w', batch => 10, heartbeat_timeout => '1 hour');
+SELECT settle();
+SELECT kind, status FROM jobq.jobs WHERE queue = 'halt kinds' ORDER BY id;
+SELECT labels, value FROM jobq_metrics() WHERE name = 'jobq_halted_groups';
+SELECT detail FROM jobq_explain_queue('halt kinds') WHERE reason = 'halted';
+-- When the setting of the kind becomes 'continue', its halted groups continue.
+SELECT jobq_alter_kind('halt kinds', 'strict', group_on_failure => 'continue');
+SELECT settle();
+SELECT kind, status FROM jobq.jobs WHERE queue = 'halt kinds' ORDER BY id;
+-- The groups of a kind can also continue in a queue whose groups halt.
+SELECT jobq_alter_queue('halt kinds', group_on_failure => 'halt');
+SELECT count(jobq_fail(id, lease, 'broken', retry => false)) FROM jobq_claim('halt kinds', 'w', batch => 10, heartbeat_timeout => '1 hour');
+SELECT settle();
+SELECT kind FROM jobq.halted_groups;
+-- A kind whose groups halt must keep failed jobs.
+SELECT jobq_alter_kind('halt kinds', 'strict', keep_failed => '0');
+SELECT jobq_drop_kind('halt kinds', 'strict', '{group_on_failure}');
+SELECT jobq_alter_kind('halt kinds', 'strict', group_on_failure => 'halt', keep_failed => '0');
+SELECT jobq_drop_queue('halt kinds', force => true);
