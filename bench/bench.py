@@ -21,10 +21,10 @@ from statistic import median_and_interval
 
 # In the order of the report: the module in scenarios/, and whether the quick mode runs it.
 GROUPS = [('ceilings', True), ('lifecycle', True), ('batches', True), ('enqueue', True), ('access', False), ('peers', True), ('clients', False), ('brokers', False), ('router', False), ('wal', True), ('payload', False),
-          ('empty', True), ('wake', True), ('sleepers', False), ('several', False), ('control', True), ('steps', True), ('waiters', False), ('held', False), ('workers', False), ('backlog', False),
+          ('empty', True), ('wake', True), ('sleepers', False), ('control', True), ('steps', True), ('waiters', False), ('held', False), ('workers', False), ('backlog', False),
           ('front', False), ('lanes', False), ('heartbeat', False), ('metrics', False), ('duties', False), ('schedules', True), ('handlers', True)]
 # Groups for developers of jobq, not for the published page. They run only if they are named.
-NAMED_ONLY = ['ablation']
+NAMED_ONLY = ['ablation', 'several']
 
 
 class Skip(Exception):
