@@ -23,6 +23,7 @@ export async function rights({ db, ids, ofRole }) {
   ok(!/part 1\b/.test(job.text), 'the oldest log lines are omitted', job.text);
   is((await page(monitor, '/job/999999999')).status, 404, 'a monitor gets 404 for a job that does not exist');
   like((await page(monitor, '/workers')).text, /may not read jobq\.jobs/, 'a monitor is told that workers are not shown');
+  like((await page(monitor, '/workers')).text, /cashier-1.*idle.*payments.*mailer-2.*busy.*1 of 2.*emails.*welcome.*news.*jobq-test 1\.0\.0|mailer-2.*busy.*1 of 2.*emails.*welcome.*news.*jobq-test 1\.0\.0.*cashier-1.*idle/s, 'a monitor sees the connected workers');
   // The role's pages have no form from which to take a token, so the test sends an invalid token.
   is((await post(monitor.address, '/do/pause_queue', { queue: 'emails' }, { ...await session(monitor.address), token: 'x' })).status, 403, 'a monitor cannot change anything');
   await monitor.stop();
@@ -31,6 +32,8 @@ export async function rights({ db, ids, ofRole }) {
   const queues = await page(some, '/queues');
   ok(queues.status === 200 && /emails/.test(queues.text) && !/payments/.test(queues.text), 'an operator of some queues sees only these', queues.text);
   ok((await page(some, '/')).status === 200, 'the first page of an operator of some queues shows its queues');
+  const crew = await page(some, '/workers');
+  ok(/mailer-2/.test(crew.text) && !/cashier-1/.test(crew.text), 'an operator of some queues sees only the workers of these', crew.text);
   is((await page(some, '/jobs')).status, 403, 'an operator of some queues has no list of all jobs');
   const own = await page(some, `/job/${ids.failed}`);
   ok(own.status === 200 && /bob@example/.test(own.text), 'an operator of some queues sees jobs of its queues', own.text);

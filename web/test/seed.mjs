@@ -36,6 +36,12 @@ export async function seed({ sql, value }) {
   await sql('SELECT jobq_cancel($1)', [ids.cancelled]);
   ids.pending = await enqueue('emails', { to: 'hal@example.com' }, ", kind => 'news'");
 
+  // connected workers
+  const connect = (info) => sql("SELECT FROM jobq_heartbeat_many('{}', '{}', $1)", [JSON.stringify({ ...info, expires_in: '1 day' })]);
+  await connect({ worker_id: 'mailer-2', queues: ['emails'], kinds: ['welcome', 'news'], slots: 2, client: 'jobq-test 1.0.0' });
+  await connect({ worker_id: 'cashier-1', queues: ['payments'] });
+  await connect({ worker_id: EVIL, queues: [EVIL.slice(0, 40)], kinds: [EVIL_KIND], client: EVIL });
+
   // a graph
   ids.charge = await enqueue('orders', { order: 1 }, ", kind => 'charge'");
   ids.pack = await enqueue('orders', { order: 1 }, `, kind => 'pack', depends_on => '{${ids.charge}}'`);

@@ -1,5 +1,29 @@
-// The workers that hold jobs, found along the index of the rescue, and jobq's own background workers.
+// The connected workers, the workers that hold jobs, found along the index of the rescue, and jobq's own background workers.
 import { badge, html, notice, number, span, table, time } from '../html.js';
+
+const SHOWN = 3;
+// The colors of job statuses that fit the states of workers.
+const COLORS = { waiting: 'pending', busy: 'processing', idle: 'scheduled' };
+
+const few = (names, each) => html`${names.slice(0, SHOWN).map((name) => html`${each(name)} `)}${names.length > SHOWN ? '...' : ''}`;
+
+// The function also works for operators of some queues, which may not read the view.
+async function connectedPart(view, query) {
+  const { rights, options } = view;
+  if (!rights.calls('jobq_workers')) return '';
+  const rows = await query(`SELECT * FROM ${rights.call('jobq_workers')}() ORDER BY state = 'busy' DESC, worker_id LIMIT $1`, [options.pageSize]);
+  return table('Connected workers', [
+    { label: 'Worker', cell: (row) => view.link(row.worker_id, '/jobs', { status: 'processing', worker: row.worker_id }) },
+    { label: 'State', cell: (row) => badge(COLORS[row.state], row.state) },
+    { label: 'Jobs', number: true, cell: (row) => (row.slots === null ? number(row.running) : `${number(row.running)} of ${number(row.slots)}`) },
+    { label: 'Queues', cell: (row) => few(row.queues, (name) => view.queue(name)) },
+    { label: 'Kinds', cell: (row) => (row.kinds === null ? '' : few(row.kinds, (kind) => kind || '(none)')) },
+    { label: 'Client', cell: (row) => row.client },
+    { label: 'Since', cell: (row) => time(row.started_at) },
+    { label: 'Last claim', cell: (row) => time(row.last_claim) },
+    { label: 'Last seen', cell: (row) => time(row.last_seen) },
+  ], rows, { empty: 'No worker is connected with worker_info, or jobq is not preloaded.' });
+}
 
 async function holders(view, query) {
   const { scan, pageSize } = view.options;
@@ -33,6 +57,7 @@ export async function workersPage(view, query) {
   const { rights } = view;
   const background = rights.reads('background_workers') ? await query('SELECT * FROM jobq.background_workers ORDER BY database NULLS FIRST LIMIT 200') : [];
   return view.page('Workers', html`<h2>Workers</h2>
+${await connectedPart(view, query)}
 ${rights.reads('jobs') ? holdersPart(view, await holders(view, query)) : notice('warn', `Role "${rights.role}" may not read jobq.jobs, so the workers that hold jobs are not shown.`)}
 <h2>jobq's own</h2>
 ${table('The launcher, and the background worker of each database', [
