@@ -176,7 +176,12 @@ PGDLLEXPORT Datum jobq_skip(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     const int64 id = require_int64(fcinfo, 0, "job_id");
     const QueueScope *scope = scope_of(fcinfo);
-    PG_RETURN_BOOL(with_owner_spi([&] { return skip_job(id, scope, GetCurrentTimestamp()); }));
+    PG_RETURN_BOOL(with_owner_spi([&] {
+        const TimestampTz now = GetCurrentTimestamp();
+        if (!skip_job(id, scope, now)) return false;
+        write_operator_line(id, "skipped", "", now);
+        return true;
+    }));
 }
 
 PG_FUNCTION_INFO_V1(jobq_retry);

@@ -404,7 +404,7 @@ LaneIds all_lanes(std::string_view queue) {
 }
 
 uint64 version_of_lanes() {
-    on_relation_change(on_relcache_invalidation);
+    on_relation_change<on_relcache_invalidation>();
     AcceptInvalidationMessages();
     // Without the OIDs, any message might be about the lanes.
     if (!OidIsValid(news)) find_relations();
