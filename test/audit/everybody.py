@@ -337,8 +337,10 @@ class Operator(Actor):
 
     def alter(self):
         """Changes settings on which no law depends, so that every session rereads the settings."""
-        self.sql("SELECT jobq_alter_queue(%s, backoff_base => %s)", self.random.choice(self.plan.queues),
-                 self.pick("10 ms", "30 ms"))
+        queue, delay = self.random.choice(self.plan.queues), self.pick("10 ms", "30 ms")
+        self.sql(*self.pick(("SELECT jobq_alter_queue(%s, backoff_base => %s)", queue, delay),
+                            ("SELECT jobq_alter_kind(%s, '', backoff => %s)", queue, f"{{{delay},20 ms}}"),
+                            ("SELECT jobq_drop_kind(%s, '')", queue)))
 
     def limit(self):
         queue, key, largest, kind = self.random.choice(self.plan.limits)
@@ -349,7 +351,7 @@ class Operator(Actor):
 
     def look(self):
         """The queries of monitoring, all the time."""
-        for view in ("queue_stats", "queues", "lanes"):
+        for view in ("queue_stats", "queues", "kinds", "lanes"):
             self.sql(f"SELECT count(*) FROM jobq.{view}")
 
 
