@@ -48,12 +48,13 @@ const statusAfter = (what) => (body, status) => {
 };
 
 function limit(body) {
-  const key = body.key ?? '';
+  const named = body.name ?? '';
+  const ofKind = body.of === 'kind';
   const [running, rate] = [count('max_running', 0, 1000000)(body), count('rate', 1, 2147483647)(body)];
   const per = (body.per ?? '').trim();
   if ((rate === null) !== (per === '')) wrong('a rate needs both the number of starts and the time');
   if (body.max_running !== undefined && running === null && rate === null) wrong('a limit needs a maximum number of running jobs, or a rate');
-  return [queue(body), key === '' ? null : key, running, rate, per === '' ? null : per];
+  return [queue(body), ofKind || named === '' ? null : named, running, rate, per === '' ? null : per, ofKind ? named : null];
 }
 
 function depth(body) {
@@ -78,7 +79,7 @@ function kind(body) {
 export const CHANGES = {
   pause_queue: { call: 'jobq_pause_queue', parse: (body) => [queue(body)], tell: (body, done) => ['good', done ? `Queue ${body.queue} is paused, and no job of it is claimed.` : `Queue ${body.queue} was already paused.`] },
   resume_queue: { call: 'jobq_resume_queue', parse: (body) => [queue(body)], tell: (body, done) => ['good', done ? `Queue ${body.queue} is resumed.` : `Queue ${body.queue} was not paused.`] },
-  set_limit: { call: 'jobq_set_limit', parse: limit, types: ['text', 'text', 'integer', 'integer', 'interval'], tell: (body, done) => (body.max_running || body.rate
+  set_limit: { call: 'jobq_set_limit', parse: limit, types: ['text', 'text', 'integer', 'integer', 'interval', 'text'], tell: (body, done) => (body.max_running || body.rate
     ? ['good', `The limit of queue ${body.queue} is set.`] : ['good', done ? 'The limit is removed.' : 'This limit did not exist.']) },
   set_depth: { call: 'jobq_alter_queue', parse: depth, names: ['queue', 'max_depth', 'on_full'], tell: (body) => ['good', `The depth of queue ${body.queue} is set.`] },
   alter_kind: { call: 'jobq_alter_kind', names: (body) => ['queue', 'kind', setting(body)], parse: (body) => [queue(body), kind(body), (body.value ?? '').trim()],

@@ -153,8 +153,7 @@ async function changeByKeyboard(browser, address, { value, sql }) {
   };
   await press('Set a limit');
   await page.keyboard.press('Enter');
-  await page.keyboard.press('Tab');
-  await page.keyboard.press('Tab');
+  for (let i = 0; i < 3; i++) await page.keyboard.press('Tab');
   await page.keyboard.type('7');
   await press('Set the limit');
   await page.keyboard.press('Enter');

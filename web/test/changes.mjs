@@ -73,10 +73,16 @@ export async function single({ writable, db, ids: known }) {
   await say(writable, '/do/pause_queue', { queue: 'emails' }, /Queue emails is paused/, 'pause');
   is(await value("SELECT paused FROM jobq.queues WHERE queue = 'emails'"), true, 'pause: the queue is paused');
   await say(writable, '/do/resume_queue', { queue: 'emails' }, /is resumed/, 'resume');
-  await say(writable, '/do/set_limit', { queue: 'idle', key: 'acme', max_running: '5', rate: '100', per: '1 minute' }, /is set/, 'limit');
+  await say(writable, '/do/set_limit', { queue: 'idle', of: 'key', name: 'acme', max_running: '5', rate: '100', per: '1 minute' }, /is set/, 'limit');
   is((await sql("SELECT max_running, rate, per::text FROM jobq.limit_settings WHERE queue = 'idle' AND key = 'acme'"))[0], { max_running: 5, rate: 100, per: '00:01:00' }, 'limit: it is set');
-  await say(writable, '/do/set_limit', { queue: 'idle', key: 'acme' }, /removed/, 'limit removed');
+  await say(writable, '/do/set_limit', { queue: 'idle', of: 'key', name: 'acme' }, /removed/, 'limit removed');
   is(await value("SELECT count(*)::int FROM jobq.limit_settings WHERE queue = 'idle'"), 0, 'limit: it is removed');
+  await say(writable, '/do/set_limit', { queue: 'idle', of: 'kind', name: 'pdf', max_running: '3' }, /is set/, 'limit of a kind');
+  is((await sql("SELECT kind, key, max_running FROM jobq.limits WHERE queue = 'idle'"))[0], { kind: 'pdf', key: null, max_running: 3 }, 'limit of a kind: it is set');
+  await say(writable, '/do/set_limit', { queue: 'idle', of: 'kind', name: 'pdf' }, /removed/, 'limit of a kind removed');
+  await say(writable, '/do/set_limit', { queue: 'idle', of: 'kind', name: '', max_running: '3' }, /is set/, 'limit of jobs without a kind');
+  is(await value("SELECT kind FROM jobq.limits WHERE queue = 'idle'"), '', 'limit of jobs without a kind: it is set');
+  await say(writable, '/do/set_limit', { queue: 'idle', of: 'kind', name: '' }, /removed/, 'limit of jobs without a kind removed');
   await say(writable, '/do/set_depth', { queue: 'idle', max_depth: '12', on_full: 'drop_oldest' }, /depth/, 'depth');
   is((await sql("SELECT max_depth, on_full FROM jobq.queues WHERE queue = 'idle'"))[0], { max_depth: 12, on_full: 'drop_oldest' }, 'depth: it is set');
   await say(writable, '/do/set_depth', { queue: 'idle', max_depth: '1000', on_full: 'reject' }, /depth/, 'depth, as it was');

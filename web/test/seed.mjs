@@ -70,7 +70,7 @@ export async function seed({ sql, value }) {
     rows.map((_, i) => `row ${i}: ${i % 5 === 0 ? 'no such product' : `timeout after ${i} ms`}`)]);
   await sql("SELECT count(*) FROM jobq_enqueue_many('backlog', (SELECT array_agg(to_jsonb(n)) FROM generate_series(1, 120) n), kind => 'thumb')");
   await sql("SELECT jobq_pause_queue('backlog'), jobq_create_queue('idle', max_depth => 1000)");
-  await sql("SELECT jobq_set_limit('api', max_running => 20, rate => 100, per => '1 minute'), jobq_set_limit('api', '*', max_running => 2)");
+  await sql("SELECT jobq_set_limit('api', max_running => 20, rate => 100, per => '1 minute'), jobq_set_limit('api', '*', max_running => 2), jobq_set_limit('api', kind => 'invoice', max_running => 5)");
 
   ids.batch = await value("SELECT jobq_create_batch('import a.csv', on_complete => '{\"queue\": \"reports\"}')");
   await sql("SELECT count(*) FROM jobq_enqueue_many('imports', '{1, 2, 3}', kind => 'of a batch', run_ats => array_fill('2100-01-01'::timestamptz, '{3}'), options => jsonb_build_object('batch_id', $1::bigint))", [ids.batch]);

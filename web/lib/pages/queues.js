@@ -100,19 +100,27 @@ async function settingsOf(query, queue) {
   return row;
 }
 
+function limitedPart({ key, kind }) {
+  if (kind === '') return 'jobs without a kind';
+  if (kind !== null) return kind === '*' ? 'each other kind' : html`kind <code>${kind}</code>`;
+  if (key === null) return 'the whole queue';
+  return key === '*' ? 'each other key' : html`key <code>${key}</code>`;
+}
+
 function limitsPart(view, queue, limits) {
   const may = view.mayCall('jobq_set_limit');
   return html`<h2>Limits</h2>
 ${table('Limits', [
-    { label: 'Of', cell: (row) => (row.key === null ? 'the whole queue' : row.key === '*' ? 'each other key' : html`key <code>${row.key}</code>`) },
+    { label: 'Of', cell: limitedPart },
     { label: 'Running', number: true, cell: (row) => (row.max_running === null ? '' : `${number(row.running)} of ${number(row.max_running)}`) },
     { label: 'Rate', number: true, cell: (row) => (row.rate === null ? '' : `${number(row.rate)} each ${row.per}`) },
     { label: 'May start now', number: true, cell: (row) => number(row.tokens) },
     { label: 'Next', cell: (row) => time(row.next_token) },
-    ...(may ? [{ label: 'Change', cell: (row) => view.confirmed('/do/set_limit', { label: 'Remove', ask: 'Jobs that the limit holds back can start immediately.', hidden: { queue, key: row.key ?? '' } }) }] : []),
+    ...(may ? [{ label: 'Change', cell: (row) => view.confirmed('/do/set_limit', { label: 'Remove', ask: 'Jobs that the limit holds back can start immediately.', hidden: { queue, of: row.kind === null ? 'key' : 'kind', name: row.kind ?? row.key ?? '' } }) }] : []),
   ], limits, { empty: 'No limits.' })}
 ${may ? html`<details><summary>Set a limit ...</summary>${view.form('/do/set_limit', { label: 'Set the limit', hidden: { queue }, fields: html`
-<label>Concurrency key <input name="key" maxlength="255"><small>empty: the whole queue; *: each key without its own limit</small></label>
+<label>Of <select name="of"><option value="key">a concurrency key</option><option value="kind">a kind</option></select></label>
+<label>Name <input name="name" maxlength="255"><small>empty: the whole queue, or jobs without a kind; *: each key or kind without its own limit</small></label>
 <label>Running at once <input name="max_running" type="number" min="0" max="1000000"></label>
 <label>Starts <input name="rate" type="number" min="1" max="2147483647"></label>
 <label>in each <input name="per" placeholder="1 minute" maxlength="60"></label>` })}</details>` : ''}`;
@@ -176,8 +184,8 @@ export async function queuePage(view, query, given, { sampler }) {
   if (!settings && !row && !(await isExpected(view, query, queue))) throw new Problem('missing', `queue "${queue}" does not exist`, { status: 404 });
   const ages = stats.counts ? new Map() : await agesOf(query, [{ queue }]);
   const seconds = sampler.seconds();
-  const limits = rights.reads('limits') ? await query(`SELECT l.key, l.max_running, l.running, l.rate, l.per::text, l.tokens, l.next_token
-    FROM jobq.limits l WHERE l.queue = $1 ORDER BY l.key NULLS FIRST LIMIT 100`, [queue]) : [];
+  const limits = rights.reads('limits') ? await query(`SELECT l.key, l.kind, l.max_running, l.running, l.rate, l.per::text, l.tokens, l.next_token
+    FROM jobq.limits l WHERE l.queue = $1 ORDER BY l.kind NULLS FIRST, l.key NULLS FIRST LIMIT 100`, [queue]) : [];
   const explained = rights.calls('jobq_explain_queue') ? await query(`SELECT * FROM ${rights.call('jobq_explain_queue')}($1) LIMIT 50`, [queue]) : [];
   const sources = await query('SELECT q.queue FROM jobq.queues q WHERE q.dead_letter_queue = $1 ORDER BY q.queue LIMIT 20', [queue]);
   const lanes = rights.reads('lanes') ? await query(`SELECT l.kind, l.version, l.requires FROM jobq.lanes l WHERE l.queue = $1
