@@ -14,8 +14,8 @@ struct DutyTraits {
     bool changes_jobs;  // the duty changes jobs, so it is skipped while a dump is being restored and in a copy of the
                         // database
     bool chore;         // the duty runs only once per tick interval, because no job waits for it
-    bool has_column;  // jobq.background_workers has a column for the duty (jobq.schedules and jobq.batches show what schedules and
-                      // batches have enqueued)
+    bool has_column;    // jobq.background_workers has a column for the duty (jobq.schedules and jobq.batches show what
+                      // schedules and batches have enqueued)
 };
 
 constexpr DutyTraits kDuties[] = {

@@ -1,7 +1,7 @@
 // The list of connected workers: what each worker has said about itself with the argument `worker_info`, when it last
-// called a function, and when it last claimed jobs. A worker disappears from the list if it neither waits nor runs jobs,
-// and has not called any function for the time that its worker_info names. The list is in shared memory, so it is empty
-// if the library is not preloaded, and after a restart until the workers call again.
+// called a function, and when it last claimed jobs. A worker disappears from the list if it neither waits nor runs
+// jobs, and has not called any function for the time that its worker_info names. The list is in shared memory, so it is
+// empty if the library is not preloaded, and after a restart until the workers call again.
 //
 // A session records the same worker at most once per second, so most calls with a worker_info only compare it with that
 // of the session's last call. Calls without a worker_info cost one test for NULL.
