@@ -459,6 +459,7 @@ void begin_claim(const ClaimedQueues &queues, std::string_view worker_id) {
     claiming.promise.jobs = 0;
     claiming.several = false;
     claiming.asked = {};
+    claiming.wait_hash = claiming.filter_hash = 0;
     if (!shared_memory_ready()) return;
     if (own_waiter != nullptr && waits_for_any(*own_waiter, queues)) {
         with_partition(own_partition, [](Partition *, core::Micros, Alarm *) {
@@ -516,10 +517,20 @@ void end_claim(const core::WorkerFilter &filter, int claimed, const ClaimedQueue
     promise->jobs = 0;
 }
 
-bool anybody_waits(std::string_view queue) {
+bool anybody_waits(std::string_view name) {
     if (!shared_memory_ready()) return false;
-    return !is_empty(&waiters->partitions[kSeveralQueues].list) ||
-           !is_empty(&waiters->partitions[partition_of(key_of_queue(queue))].list);
+    const QueueKey queue = key_of_queue(name);
+    if (!is_empty(&waiters->partitions[partition_of(queue)].list)) return true;
+    if (is_empty(&waiters->partitions[kSeveralQueues].list)) return false;
+    bool found = false;
+    LWLockAcquire(lock_of(kSeveralQueues), LW_SHARED);
+    while_sleeper<Waiter>(&waiters->partitions[kSeveralQueues].list, [&](Waiter *waiter) {
+        int place;
+        found = waits_for(*waiter, queue, &place) != core::Wants::No;
+        return !found;
+    });
+    LWLockRelease(lock_of(kSeveralQueues));
+    return found;
 }
 
 bool wake_next_waiter(std::string_view name, const core::LaneTraits &lane) {
@@ -540,7 +551,10 @@ bool wake_next_waiter(std::string_view name, const core::LaneTraits &lane) {
             } else {
                 woken = offer(partition, waiter, place, lane, 1, entries_so_far(), now, alarm) > 0;
             }
-            if (woken) same = waiter->wait_hash == claiming.wait_hash && waiter->filter_hash == claiming.filter_hash;
+            // A claim that has begun might already have read the other queues.
+            if (woken)
+                same = !waiter->claiming && waiter->wait_hash == claiming.wait_hash &&
+                       waiter->filter_hash == claiming.filter_hash;
             return !woken;
         });
         if (!woken) let_unlisted_look(partition, queue, 1, now, alarm);
@@ -596,7 +610,7 @@ int64 *read_waiting_workers(int *count) {
     *count = 0;
     auto *found = static_cast<int64 *>(palloc(sizeof(int64) * MaxBackends));
     if (!shared_memory_ready()) return found;
-    for (int i = 0; i < kLockPartitions; i++) {
+    for (int i = 0; i < kWaiterPartitions; i++) {
         LWLockAcquire(lock_of(i), LW_SHARED);
         for_each_sleeper<Waiter>(&waiters->partitions[i].list, [&](const Waiter *waiter) {
             if (!waiter->awake && waiter->worker != 0 && *count < MaxBackends) found[(*count)++] = waiter->worker;
