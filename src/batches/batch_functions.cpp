@@ -5,6 +5,7 @@
 #include "batches/settle.h"
 #include "compat/args.h"
 #include "compat/result_set.h"
+#include "compat/subtransaction.h"
 #include "finish/batch_members.h"
 #include "log/transaction_log.h"
 #include "row/jobs_catalog.h"
@@ -71,12 +72,19 @@ PGDLLEXPORT Datum jobq_seal_batch(PG_FUNCTION_ARGS) {
         run(seal, Params().add(Int64GetDatum(id)).add(TimestampTzGetDatum(now)));
         sealed = affected() > 0;
     });
+    if (!sealed && IsolationUsesXactSnapshot())
+        ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                        errmsg("could not serialize access due to a concurrent change to batch %lld",
+                               static_cast<long long>(id)),
+                        errhint("Run the transaction again.")));
     if (!sealed) PG_RETURN_BOOL(false);
-    // An old snapshot does not show the members that were added while this call waited, so the duty must look.
-    if (IsolationUsesXactSnapshot())
-        log_member_ended();
-    else
-        with_spi([&] { settle_batch(id, now); });
+    // Requests a round of the duty after the commit. A round that a member requested when it ended has not seen the
+    // seal if the member ended before the seal was committed.
+    log_member_ended();
+    // An old snapshot does not show the members that were added while this call waited, so the duty must look. If a
+    // callback cannot be enqueued, the duty tries again and records the error.
+    FailureText failure;
+    if (!IsolationUsesXactSnapshot()) with_spi([&] { attempt([&] { settle_batch(id, now); }, &failure); });
     PG_RETURN_BOOL(true);
 }
 

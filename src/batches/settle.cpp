@@ -61,15 +61,17 @@ Statement count_members = {
              FROM jobq.batch_counts c WHERE c.batch_id = $1) c)",
     {INT8OID}};
 
-Statement set_witness = {"UPDATE jobq.batch_settings b SET _witness = $2, _look_at = NULL WHERE b.id = $1",
-                         {INT8OID, INT8OID}};
+Statement set_witness = {
+    "UPDATE jobq.batch_settings b SET _witness = $2, _look_at = NULL, error = NULL WHERE b.id = $1",
+    {INT8OID, INT8OID}};
 Statement finish = {
     R"(UPDATE jobq.batch_settings b
        SET finished_at = $2, callbacks = $3, error = NULL, _witness = NULL, _look_at = $2 + interval '1 day'
        WHERE b.id = $1)",
     {INT8OID, TIMESTAMPTZOID, INT8ARRAYOID}};
-Statement note_failure = {"UPDATE jobq.batch_settings b SET error = $2, _look_at = $3 WHERE b.id = $1",
-                          {INT8OID, TEXTOID, TIMESTAMPTZOID}};
+Statement note_failure = {
+    "UPDATE jobq.batch_settings b SET error = $2, _look_at = $3 WHERE b.id = $1 AND b.finished_at IS NULL",
+    {INT8OID, TEXTOID, TIMESTAMPTZOID}};
 
 // The callbacks to enqueue.
 struct Due {
@@ -79,10 +81,8 @@ struct Due {
 
 // Returns a member that has not ended, or 0. Sets *succeeded if all members have completed.
 int64 find_witness(int64 id, int64 witness, bool *succeeded) {
-    if (witness > 0) {
-        const Rows next = run(find_unfinished, Params().add(Int64GetDatum(id)).add(Int64GetDatum(witness)));
-        if (next.size() > 0) return next[0].int64_at(1);
-    }
+    const Rows next = run(find_unfinished, Params().add(Int64GetDatum(id)).add(Int64GetDatum(witness)));
+    if (next.size() > 0) return next[0].int64_at(1);
     const Rows counts = run(count_members, Params().add(Int64GetDatum(id)));
     if (!counts[0].is_null(1)) return counts[0].int64_at(1);
     *succeeded = counts[0].int64_at(2) == 0;
@@ -158,10 +158,13 @@ DutyOutcome settle_batches(TimestampTz now, int batch) {
     DutyOutcome outcome = {};
     // Under an old snapshot, a member that was retried or has joined since would seem to have ended or not to exist.
     if (!is_in_use("batch_settings") || IsolationUsesXactSnapshot() || rests(rested_at)) return outcome;
-    const TimestampTz begun = GetCurrentTimestamp();
+    TimestampTz since = GetCurrentTimestamp();
     const Rows found = run(find_candidates, Params().add(TimestampTzGetDatum(now)).add(Int64GetDatum(batch)));
+    // The time of searches that have found a batch unfinished. Enqueuing callbacks needs no rest.
+    core::Micros in_vain = GetCurrentTimestamp() - since;
     for (uint64 i = 0; i < found.size(); i++) {
         CHECK_FOR_INTERRUPTS();
+        since = GetCurrentTimestamp();
         const int64 id = found[i].int64_at(1);
         FailureText failure;
         bool finished = false;
@@ -169,10 +172,10 @@ DutyOutcome settle_batches(TimestampTz now, int batch) {
             outcome.done += finished ? 1 : 0;
         else
             leave_out_batch(id, failure, now, &outcome);
+        if (!finished) in_vain += GetCurrentTimestamp() - since;
     }
     outcome.more = found.size() == static_cast<uint64>(batch) && outcome.done > 0;
-    const TimestampTz ended = GetCurrentTimestamp();
-    rested_at = ended + kRest * Max(ended - begun, 0);
+    rested_at = GetCurrentTimestamp() + Min(kRest * Max(in_vain, 0), core::kMinute);
     return outcome;
 }
 
