@@ -137,7 +137,7 @@ Statement find_unslotted = {
               OR j._kind_slot IS NULL AND EXISTS (SELECT FROM jobq.limit_settings l
                                                  WHERE l.queue = j.queue AND l.key IN (j.kind, '*') AND l.by_kind
                                                    AND l.max_running IS NOT NULL))
-       ORDER BY j.queue, j.concurrency_key, j.id)",
+       ORDER BY j.queue, j.kind, j.concurrency_key, j.id)",
     {INT8ARRAYOID, TEXTOID},
     Planning::Free};
 
@@ -344,12 +344,13 @@ bool remove_limit(const LimitName &limit) {
 
 bool keeps_slots(const SlotRow &before, const SlotRow &after) {
     return before.running && after.running && before.queue == after.queue && before.key == after.key &&
-           before.kind == after.kind &&
+           (before.kind == after.kind || before.slots[static_cast<int>(SlotOf::Kind)] == 0) &&
            std::equal(std::begin(before.slots), std::end(before.slots), std::begin(after.slots));
 }
 
 void follow_slots(const SlotRow &before, const SlotRow &after) {
-    if (after.running && !keeps_slots(before, after)) expect_slots(after);
+    // A job that has kept its slots under other limits might need a slot under the limit of its new kind.
+    if (after.running && (!keeps_slots(before, after) || before.kind != after.kind)) expect_slots(after);
 }
 
 void expect_slots(const SlotRow &job) {

@@ -37,7 +37,7 @@ struct SlotRow {
     int64 slots[kSlotsOf];  // 0 if the job holds no such slot
 };
 // Returns whether a job keeps its slots when a plain SQL UPDATE changes it. A job loses its slots if it stops running
-// or if its queue, key, or kind changes.
+// or if its queue or key changes, and if its kind changes while it holds a slot under the limit of the kind.
 bool keeps_slots(const SlotRow &before, const SlotRow &after);
 // Makes the next tick give slots to the job if the job needs slots that it does not hold. Call it after a plain SQL
 // UPDATE.
