@@ -21,14 +21,19 @@ namespace {
 constexpr int kMaxLanes = 64;
 constexpr int kMaxEntries = 128;
 
+enum class Left { Yes, No, NoneInLane };
+
 // Returns whether the job at the scan's current entry is claimable, as far as this can be determined without locking
 // the row.
-bool is_left(Claim *claim, const core::ClaimKey &key) {
+Left left_at(Claim *claim, const core::ClaimKey &key) {
+    if (recently_claimed(key.id, claim->now) || !fetch_claimable(&claim->jobs) ||
+        !has_status(claim->jobs, core::JobStatus::Pending) || row_is_held(claim->jobs.table))
+        return Left::No;
+    if (claim->limiter == nullptr) return Left::Yes;
     TimestampTz due = DT_NOEND;
-    return !recently_claimed(key.id, claim->now) && fetch_claimable(&claim->jobs) &&
-           has_status(claim->jobs, core::JobStatus::Pending) && !row_is_held(claim->jobs.table) &&
-           (claim->limiter == nullptr || (!waits_for_key(claim->jobs, claim->name, claim->queue, claim->now, &due) &&
-                                          !waits_for_kind(claim->jobs, claim->name, claim->queue, claim->now, &due)));
+    // All jobs of a lane have the same kind.
+    if (waits_for_kind(claim->jobs, claim->name, claim->queue, claim->now, &due)) return Left::NoneInLane;
+    return waits_for_key(claim->jobs, claim->name, claim->queue, claim->now, &due) ? Left::No : Left::Yes;
 }
 
 bool leaves_job(Claim *claim, int64 lane, const core::ClaimKey &from, int *entries) {
@@ -40,7 +45,9 @@ bool leaves_job(Claim *claim, int64 lane, const core::ClaimKey &from, int *entri
         &claim->jobs, lane, from, core::kLastKey,
         [&](const core::ClaimKey &key) { return core::skip_empty(throttled, key); },
         [&](const core::ClaimKey &key) {
-            found = is_left(claim, key);
+            const Left left = left_at(claim, key);
+            if (left == Left::NoneInLane) return Step::Stop;
+            found = left == Left::Yes;
             // The scan has reached its limit without finding a job. If the queue has limits, assumes that no job is
             // left, because a freed slot or a new token wakes the waiting workers anyway.
             if (++*entries == kMaxEntries) found = found || claim->limiter == nullptr;
@@ -82,7 +89,9 @@ bool find_first_job(Claim *claim, const LaneCursor *lanes, int count, core::Clai
             &claim->jobs, lanes[i].lane, lanes[i].next, *key,
             [&](const core::ClaimKey &at) { return core::skip_empty(empty, at); },
             [&](const core::ClaimKey &at) {
-                if (!is_left(claim, at) && ++entries < kMaxEntries) return Step::Next;
+                const Left left = left_at(claim, at);
+                if (left == Left::NoneInLane) return Step::Stop;
+                if (left == Left::No && ++entries < kMaxEntries) return Step::Next;
                 if (at < *key) *key = at;
                 return Step::Stop;
             });
