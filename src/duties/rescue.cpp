@@ -101,7 +101,7 @@ bool end_lost(JobsTable *jobs, const JobState &before, bool in_company, Timestam
     core::Event event = {core::EventKind::Lost, now};
     event.in_company = in_company;
     event.max_lost = max_lost;
-    event.halts_group = halts_on_failure(before);
+    event.halts_group = before.life.group_active && halts_on_failure(before);
     const core::Life after = core::after_event(before.life, event);
     text *error = cstring_to_text(lost_error(before.life, after, max_lost, in_company));
     return end_attempt(jobs, before, after, {AttemptOutcome::Lost, error, false}, now, endings);

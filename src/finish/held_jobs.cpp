@@ -234,7 +234,7 @@ void fail_jobs(HeldJob *held, int count, const QueueScope *scope, core::Micros r
         report.event.delay =
             retry_in >= 0 ? retry_in
                           : retry_delay(settings_for(*find_queue(before.queue), before.kind), before.life.attempts);
-        report.event.halts_group = halts_on_failure(before);
+        report.event.halts_group = before.life.group_active && halts_on_failure(before);
         return report;
     });
 }

@@ -277,7 +277,9 @@ void hint_at_change(const JobState &before, const JobState &after) {
         log_finished(after.id, after.life.status == core::JobStatus::Completed);
         if (after.batch != 0) log_member_ended();
     }
-    if (core::halts_group(after.life) && !core::halts_group(before.life)) log_unblocked(Blocker::Halt, after.id);
+    if (core::halts_group(after.life) &&
+        (!core::halts_group(before.life) || before.kind != after.kind || before.id != after.id))
+        log_unblocked(Blocker::Halt, after.id);
 }
 
 void log_change(const JobState &before, const JobState &after) {
