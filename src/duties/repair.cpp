@@ -128,6 +128,9 @@ void restore_triggers() {
     if (trigger_epoch() != kNoEpoch) return;
     const Rows misplaced = run(find_misplaced_triggers, Params());
     if (misplaced.size() == 0) return;
+    // A session that has called jobq_tick() does not wait for the lock. It may have written to the table, and the
+    // background worker has, so both would wait for each other.
+    if (MyBackendType != B_BG_WORKER && !try_lock_jobs_table(ShareRowExclusiveLock)) return;
     FailureText failure;
     const int nest_level = NewGUCNestLevel();
     set_config_option("lock_timeout", kLockTimeout, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);

@@ -301,9 +301,9 @@ Relation open_jobs_relation(LOCKMODE mode) {
 
 void lock_jobs_table() { table_close(open_jobs_relation(RowExclusiveLock), NoLock); }
 
-bool try_lock_jobs_table() {
+bool try_lock_jobs_table(LOCKMODE mode) {
     const Oid table = get_relname_relid("jobs", get_namespace_oid("jobq", true));
-    return OidIsValid(table) && ConditionalLockRelationOid(table, RowExclusiveLock);
+    return OidIsValid(table) && ConditionalLockRelationOid(table, mode);
 }
 
 JobsAccess jobs_access() {

@@ -43,9 +43,9 @@ Relation open_jobs_relation(LOCKMODE mode);
 // Locks jobq.jobs in ROW EXCLUSIVE mode, which every change to a job requires. A function that reads the settings of a
 // queue takes this lock first, so that it sees all settings that were committed before the lock was granted.
 void lock_jobs_table();
-// Locks jobq.jobs like lock_jobs_table(), but only if this is possible without waiting. Returns false if another
-// session holds a conflicting lock, for example for CREATE INDEX.
-bool try_lock_jobs_table();
+// Locks jobq.jobs, but only if this is possible without waiting. Returns false if another session holds a conflicting
+// lock, for example for CREATE INDEX.
+bool try_lock_jobs_table(LOCKMODE mode = RowExclusiveLock);
 
 // Whether the rows of jobq.jobs are currently accessed with SQL, and the reason. If `refused` is true, every call
 // fails, because jobq.access requires direct access although `reason` rules out direct access.
