@@ -14,7 +14,8 @@ enum class OwnLock : uint16 {
     DeadLetters = 0x6a73,
     ScheduleSets = 0x6a74,
     LogLines = 0x6a75,
-    Batch = 0x6a76
+    AllLogLines = 0x6a76,
+    Batch = 0x6a77
 };
 
 // Returns the tag of a lock in the database of this session.

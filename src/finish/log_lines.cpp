@@ -76,8 +76,7 @@ Statement find_orphans = {
 // locks of all other calls, so that it does not fill the lock table of the server.
 void lock_attempts(const LoggedAttempt *attempts, int count) {
     constexpr int kMaxLocks = 1000;
-    constexpr int64 kAll = -1;
-    const LOCKTAG all = own_lock(OwnLock::LogLines, kAll);
+    const LOCKTAG all = own_lock(OwnLock::AllLogLines, 0);
     LockAcquire(&all, count > kMaxLocks ? ExclusiveLock : RowExclusiveLock, false, false);
     for (int i = 0; count <= kMaxLocks && i < count; i++) {
         const LOCKTAG one = own_lock(OwnLock::LogLines, attempts[i].lease);
