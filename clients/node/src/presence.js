@@ -14,10 +14,7 @@ export function presenceOf({ workerId, queue, queues, slots, kinds }) {
         worker_id: workerId, queues: queues ? [...queues.keys()] : [queue], slots, client: `jobq-node ${version}`,
         started_at: new Date().toISOString(),
     };
-    const withKinds = JSON.stringify({ ...info, kinds });
-    return {
-        // A worker with very many kinds does not list them.
-        now: Buffer.byteLength(withKinds) <= MOST_BYTES ? withKinds : JSON.stringify(info),
-        last: JSON.stringify({ ...info, expires_in: '0' }),
-    };
+    // A worker with very many kinds does not list them, and a worker with very many queues is not shown.
+    const now = [{ ...info, kinds }, info].map((each) => JSON.stringify(each)).find((text) => Buffer.byteLength(text) <= MOST_BYTES) ?? null;
+    return { now, last: now && JSON.stringify({ ...info, expires_in: '0' }) };
 }

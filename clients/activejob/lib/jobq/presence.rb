@@ -15,10 +15,9 @@ module Jobq
     def initialize(options, kinds)
       info = { worker_id: options.worker_id, queues: options.queues&.keys || [options.queue], slots: options.slots,
                client: "jobq-activejob #{VERSION}", started_at: Time.now.utc.iso8601(3) }
-      with_kinds = JSON.generate({ **info, kinds: kinds })
-      # A worker with very many kinds does not list them.
-      @now = with_kinds.bytesize <= MOST_BYTES ? with_kinds : JSON.generate(info)
-      @last = JSON.generate({ **info, expires_in: "0" })
+      # A worker with very many kinds does not list them, and a worker with very many queues is not shown.
+      @now = [{ **info, kinds: kinds }, info].map { |each| JSON.generate(each) }.find { |text| text.bytesize <= MOST_BYTES }
+      @last = JSON.generate({ **info, expires_in: "0" }) if @now
     end
   end
 end

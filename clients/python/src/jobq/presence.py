@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import Any, Dict, Sequence
+from typing import Any, Dict, Optional, Sequence
 
 from . import __version__, statements
 from .options import Options
@@ -18,7 +18,10 @@ class Presence:
     def __init__(self, options: Options, kinds: Sequence[str]) -> None:
         info: Dict[str, Any] = {"worker_id": options.worker_id, "queues": list(options.queues or [options.queue]), "slots": options.slots,
                                 "client": f"jobq-python {__version__}", "started_at": datetime.now(timezone.utc).isoformat()}
-        self.last = statements.as_json({**info, "expires_in": "0"})
+        self.last: Optional[str] = statements.as_json({**info, "expires_in": "0"})
         with_kinds = statements.as_json({**info, "kinds": list(kinds)})
-        # A worker with very many kinds does not list them.
-        self.now = with_kinds if len(with_kinds.encode()) <= MOST_BYTES else statements.as_json(info)
+        # A worker with very many kinds does not list them, and a worker with very many queues is not shown.
+        fitting = (text for text in (with_kinds, statements.as_json(info)) if len(text.encode()) <= MOST_BYTES)
+        self.now = next(fitting, None)
+        if self.now is None:
+            self.last = None
