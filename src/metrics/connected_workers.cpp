@@ -116,9 +116,9 @@ Oid largest_database() {
     return largest;
 }
 
-// Makes room for one more worker. If all workers in the table are connected, removes the worker that has not been heard
-// of for the longest time from the database with the most workers, so that no database can evict all workers of
-// another database.
+// Makes room for one more worker. If all workers in the table are connected, removes the worker that has been silent
+// for the longest time from the database with the most workers, so that no database can evict all workers of another
+// database.
 void make_room(core::Micros now) {
     if (entries.has_room(1)) return;
     drop_expired(now);
@@ -185,7 +185,12 @@ ConnectedWorker describe(const Entry &entry, core::Micros monotonic, TimestampTz
 }
 
 void add_running(const ConnectedWorkers &workers) {
-    const Rows running = read(count_running, Params().add(unindexed_jobs()));
+    // A job leaves the unindexed jobs when the transaction that indexes it has committed. The latest snapshot, which is
+    // taken after the unindexed jobs were read, shows the job in one of the two places.
+    const Params params = Params().add(unindexed_jobs());
+    Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
+    const Rows running = read(count_running, params, latest);
+    UnregisterSnapshot(latest);
     for (uint64 i = 0; i < running.size(); i++)
         if (ConnectedWorker *worker = find_by_id(workers, running[i].text_at(1)))
             worker->running = running[i].int64_at(2);

@@ -36,7 +36,7 @@ enum class WorkerState : uint8 {
 
 struct ConnectedWorker {
     WorkerInfo info;
-    TimestampTz started_at;  // as stated by the worker, or else when it was first heard of
+    TimestampTz started_at;  // as stated by the worker, or else the time of its first call
     TimestampTz last_seen;
     TimestampTz last_claim;  // DT_NOBEGIN: unknown
     WorkerState state;
