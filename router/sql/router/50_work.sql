@@ -225,7 +225,7 @@ BEGIN
     IF _any THEN
         -- Rejects invalid arguments before it completes anything.
         PERFORM jobq_router.check_queue_arguments($12, $14);
-        PERFORM FROM @extschema@.jobq_claim_any($11, $5, least($6, 0), $7, $8, $9, $10, NULL, $13, $14, $15);
+        PERFORM FROM @extschema@.jobq_claim_any($11, $5, least($6, 0), $7, $8, $9, $10, NULL, $13, $14, $15, $16);
         _is_wrong := $6 IS NULL OR $6 < 0;
     END IF;
     IF _is_wrong THEN
