@@ -20,12 +20,12 @@ namespace jobq::core {
 constexpr std::int32_t kAnyNumber = INT32_MAX;
 constexpr Micros kAnySpan = INT64_MAX;
 
-//   NUMBER(name, level, default, lowest, highest, text): an integer; its bounds are literals or kAnyNumber
-//   SPAN(name, level, default, lowest, highest, text):   an interval with bounds such as 0, kDay, 14 * kDay, or
-//   kAnySpan SPANS(name, level, text):                            a list of at most kMaxSpans intervals; empty by
-//   default CHOICE(name, level, enum, default, words, text):     a text, which is one of the words; the enum has the
-//   same order QUEUE(name, level, text):                            the name of another queue; not set by default
-//   SWITCH(name, level, text):                           a boolean; false by default
+// - NUMBER(name, level, default, lowest, highest, text): an integer; its bounds are literals or kAnyNumber
+// - SPAN(name, level, default, lowest, highest, text): an interval; its bounds are 0, kDay, 14 * kDay, or kAnySpan
+// - SPANS(name, level, text): a list of at most kMaxSpans intervals; empty by default
+// - CHOICE(name, level, enum, default, words, text): a text, which is one of the words; the enum has the same order
+// - QUEUE(name, level, text): the name of another queue; not set by default
+// - SWITCH(name, level, text): a boolean; false by default
 //
 // The level says what can have the setting: Queue, Kind (of a queue), or Both. If both have it, the value of the kind
 // applies. NULL in jobq.kind_settings means that the value of the queue applies.

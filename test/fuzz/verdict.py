@@ -56,6 +56,8 @@ class Judge:
         # A new payload requires the privileges of a producer. The answer may come from the second call of a transaction.
         if sqlstate == "42501" and message.startswith("permission denied to change the payload of job"):
             return None
+        if sqlstate == "22023" and message.startswith('argument "batch_id" names batch'):
+            return None
         if function.name in ("jobq_spawn", "jobq_enqueue_jobs") and sqlstate == "40001" and "has the unique key of an element" in message:
             return None
         if sqlstate == "42501":

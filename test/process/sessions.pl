@@ -152,7 +152,7 @@ is($b->query(q{SELECT count(*) FROM jobq.queues}), '1', 'views work');
 $a->query(q{BEGIN; DROP EXTENSION jobq; CREATE EXTENSION jobq; SELECT jobq_create_queue('q', max_attempts => 3); COMMIT});
 is(max_attempts($b, 'q'), 3, 'DROP and CREATE EXTENSION in one transaction');
 is(claimed($b, q{'q', 'w'}), 'probe', 'claims work');
-is($c->query(q{SELECT count(*) FROM jobq_tick()}), '9', 'ticks work');
+is($c->query(q{SELECT count(*) FROM jobq_tick()}), '10', 'ticks work');
 
 $_->quit for $a, $b, $c;
 unlike(log_since($node), qr/(?:PANIC|TRAP|terminated by signal|XX000|cache lookup failed)/, 'no crash, no internal error');

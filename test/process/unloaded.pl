@@ -174,7 +174,7 @@ my @calls = (
     [ q{SELECT jobq_reset_metrics()},                                                         '' ],
     [ q{SELECT count(*) FROM jobq_explain(-1)},                                               '0' ],
     [ q{CALL jobq_wait('ops', '0 s')},                                                       '' ],
-    [ q{SELECT string_agg(duty, ' ') FROM jobq_tick()},                                       'rescue cancel expire promote schedules unblock prune repair reconcile' ],
+    [ q{SELECT string_agg(duty, ' ') FROM jobq_tick()},                                       'rescue cancel expire promote schedules unblock batches prune repair reconcile' ],
     [ q{SELECT jobq_adopt()},                                                                 'f' ],
 );
 my %called = (jobq_wake => 1);    # rejected without preload; tested below
@@ -206,13 +206,13 @@ value($node, 'plain', q{SELECT jobq_complete(id, lease) FROM jobq_claim('duty', 
 value($node, 'plain', q{SELECT jobq_enqueue('timed', options => '{"max_runtime": "5 min"}')});
 value($node, 'plain', q{SELECT id FROM jobq_claim('timed', 'endless', heartbeat_timeout => '10 h')});
 
-is(value($node, 'plain', sprintf $tick, 'NULL'), 'rescue 0, cancel 0, expire 0, promote 0, schedules 0, unblock 0, prune 0, repair 0, reconcile 0', 'nothing is due');
+is(value($node, 'plain', sprintf $tick, 'NULL'), 'rescue 0, cancel 0, expire 0, promote 0, schedules 0, unblock 0, batches 0, prune 0, repair 0, reconcile 0', 'nothing is due');
 is( value($node, 'plain', sprintf $tick, q{clock_timestamp() + interval '10 min'}),
-    'rescue 2, cancel 1, expire 0, promote 0, schedules 0, unblock 0, prune 0, repair 0, reconcile 0', 'the job of a silent worker is rescued, a job has exceeded max_runtime, and a job is cancelled');
+    'rescue 2, cancel 1, expire 0, promote 0, schedules 0, unblock 0, batches 0, prune 0, repair 0, reconcile 0', 'the job of a silent worker is rescued, a job has exceeded max_runtime, and a job is cancelled');
 is(value($node, 'plain', q{SELECT error FROM jobq.jobs WHERE queue = 'timed'}), 'ran longer than max_runtime (300 s)', 'a job has exceeded max_runtime');
 value($node, 'plain', q{SELECT jobq_drop_queue('timed', force => true)});
 is( value($node, 'plain', sprintf $tick, q{clock_timestamp() + interval '2 h'}),
-    'rescue 0, cancel 0, expire 0, promote 1, schedules 0, unblock 0, prune 1, repair 0, reconcile 0', 'a delayed job is promoted, and an old job is pruned');
+    'rescue 0, cancel 0, expire 0, promote 1, schedules 0, unblock 0, batches 0, prune 1, repair 0, reconcile 0', 'a delayed job is promoted, and an old job is pruned');
 is( value($node, 'plain', 'SELECT string_agg(queue || status, chr(32) ORDER BY id) FROM jobq.jobs'),
     'dutypending dutycancelled laterpending', 'the jobs have the resulting statuses');
 

@@ -167,7 +167,7 @@ async function withoutScript(browser, address, ids, { value, sql }) {
   const { context, page, complaints } = await open(browser, { javaScriptEnabled: false });
   for (const [name, path] of Object.entries(pagesOf(ids))) {
     await page.goto(address + path);
-    ok((await page.locator('h1').textContent()).length > 0 && await page.locator('nav a').count() === 7, `without JavaScript: ${name}`);
+    ok((await page.locator('h1').textContent()).length > 0 && await page.locator('nav a').count() === 8, `without JavaScript: ${name}`);
   }
   await page.goto(`${address}/jobs`);
   await page.getByLabel('Status').selectOption('failed');
