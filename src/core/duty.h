@@ -15,7 +15,7 @@ struct DutyTraits {
                         // database
     bool chore;         // the duty runs only once per tick interval, because no job waits for it
     bool has_column;    // jobq.background_workers has a column for the duty (jobq.schedules and jobq.batches show what
-                      // schedules and batches have enqueued)
+                        // schedules and batches have enqueued)
 };
 
 constexpr DutyTraits kDuties[] = {

@@ -300,7 +300,7 @@ class Client:
         self.sql("BEGIN")
         self.sql("SET LOCAL lock_timeout = '60 ms'")
         self.sql(self.random.choice((
-            "TRUNCATE jobq.jobs", "ALTER TABLE jobq.jobs ALTER COLUMN error TYPE text COLLATE \"C\"",
+            "TRUNCATE jobq.jobs", "ALTER TABLE jobq.jobs ALTER COLUMN progress TYPE jsonb USING progress::text::jsonb",
             "REINDEX INDEX jobq.jobs_ready_idx", "CLUSTER jobq.jobs USING jobs_pkey")))
         self.sql("SAVEPOINT s")
         self.take(5)
