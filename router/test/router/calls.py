@@ -202,7 +202,7 @@ def test_waits():
         waits.join()
         assert time.monotonic() - begun < 50, "a wait was not ended"
         conn.execute("CALL jobq_wait('waited', '0.1 s')")
-        conn.execute("SET statement_timeout = '1 s'")
+        conn.execute("SET statement_timeout = '20 s'")
         conn.execute("CALL jobq_wait('waited', '1 min')")
 
 
