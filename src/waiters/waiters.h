@@ -110,13 +110,13 @@ bool ends_wait_for_several();
 void end_claim(const core::WorkerFilter &filter, int claimed, const ClaimedQueues &queues);
 // Returns whether any session waits for jobs of the queue or is on its way to a claim. Can return true even if there is
 // no such session.
-bool anybody_waits(std::string_view queue);
+bool anybody_waits(std::string_view name);
 // Wakes the first sleeper whose filter accepts the lane. Call it if a claim has left a claimable job in the lane. If a
 // worker with such a filter is already on its way, or is in the middle of a claim that it can repeat, relies on this
 // worker instead of waking a sleeper. Returns true if this worker has waited for the same queues and with the same
 // filter as the worker of the current claim, so that its claim will also find the jobs that are left in the other
 // queues.
-bool wake_next_waiter(std::string_view queue, const core::LaneTraits &lane);
+bool wake_next_waiter(std::string_view name, const core::LaneTraits &lane);
 
 // Promises the jobs to other sleepers after the claim was rolled back with its transaction or savepoint. main/jobq.cpp
 // calls this function. Raises no error.
@@ -151,12 +151,12 @@ SleeperCount count_sleepers(std::string_view queue);
 // Call this function when `jobs` jobs of the lane have become claimable. Wakes as many sleepers as these jobs need:
 // sleepers whose filter accepts the lane, in the order in which they began to wait. Sleepers that wait only for this
 // queue come first.
-void wake_waiters(const char *queue, const core::LaneTraits &lane, int64 jobs);
+void wake_waiters(const char *name, const core::LaneTraits &lane, int64 jobs);
 // Makes sleepers scan the table: for each filter, as many sleepers as are needed for `jobs` jobs. Call it if this
 // number of jobs might have become claimable and their lanes are unknown.
-void let_some_waiters_look(const char *queue, int64 jobs);
+void let_some_waiters_look(const char *name, int64 jobs);
 // Makes all sleepers of a queue scan the table.
-void let_waiters_look(const char *queue);
+void let_waiters_look(const char *name);
 // Makes all sleepers of all queues of this database scan the table.
 void let_all_waiters_look();
 
