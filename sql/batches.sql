@@ -221,7 +221,7 @@ SELECT count(*) > 0 AS ticked FROM tick_alone(now() + interval '1 minute');
 SELECT error, finished_at IS NOT NULL AS finished FROM jobq_get_batch(:batch);
 SELECT count(*) FROM pg_temp.callbacks_of(:batch);
 
--- A role that is restricted to some queues can use the batches that it has created, but not those of other roles. A worker of another
+-- A role that is restricted to some queues can use the batches that it has created, but not batches of other roles. A worker of another
 -- role can add jobs only under the lease of a job of the batch.
 CREATE ROLE batch_producer;
 CREATE ROLE batch_worker;

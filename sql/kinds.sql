@@ -85,7 +85,7 @@ SELECT queue, dead_from, status, error FROM jobq.jobs WHERE kind = 'fragile';
 SELECT count(*) FROM jobq_enqueue_jobs('[{"queue": "kinds", "kind": "stays"}, {"queue": "kinds", "kind": "other"}, {"queue": "kinds", "kind": "fragile"}]');
 SELECT jobq_fail(id, lease, 'e', retry => false) FROM jobq_claim('kinds', 'w', batch => 9);
 SELECT kind, queue FROM jobq.jobs WHERE queue LIKE 'kinds%' ORDER BY kind, queue;
--- A dead letter queue must keep failed jobs, also those of its kinds.
+-- A dead letter queue and all its kinds must keep failed jobs.
 SELECT jobq_alter_queue('kinds fragile', keep_failed => '0');
 SELECT jobq_alter_kind('kinds fragile', 'fragile', keep_failed => '0');
 SELECT jobq_alter_kind('kinds gone', 'k', keep_failed => '0');

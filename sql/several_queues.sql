@@ -9,7 +9,7 @@ FROM unnest(names) WITH ORDINALITY q (name, at), generate_series(1, 2) n ORDER B
 $$;
 CREATE FUNCTION pg_temp.clear() RETURNS void LANGUAGE sql AS $$ DELETE FROM jobq.jobs WHERE queue LIKE 'several %'; $$;
 
--- A claim takes the jobs of the first queue, then those of the second queue, and so on. Paused queues and queues without jobs are
+-- A claim takes the jobs of the first queue, then the jobs of the second queue, and so on. Paused queues and queues without jobs are
 -- skipped, and a queue that is listed twice counts once.
 SELECT pg_temp.fill('several b', 'several a', 'several c');
 BEGIN;

@@ -34,8 +34,8 @@ Statement count_unfinished = {
 
 Statement get_paused = {"SELECT s.queue, s.paused FROM jobq.queue_settings s ORDER BY s.queue", {}};
 
-// Counts the halted groups of each queue whose groups, or those of one of its kinds, halt. Reads the heads of groups
-// only if there is such a queue.
+// Counts the halted groups of each queue in which the queue or a kind has group_on_failure "halt". Reads the heads of
+// groups only if there is such a queue.
 Statement get_halted = {
     R"(WITH halted AS (SELECT j.queue, count(*) AS groups FROM jobq.jobs j
                        WHERE j._group_active IS NOT NULL AND j.status = 'failed'

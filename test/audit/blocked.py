@@ -18,7 +18,7 @@ def is_head(job, rules):
 def groups(world, rules, report):
     active = defaultdict(list)
     for span in world.spans(lambda step: is_head(step.after, rules), lambda span, step: is_head(step.after, rules)):
-        # Nobody has seen a head that was a head only within one transaction, such as a dead letter that jobq_redrive moves and retries.
+        # A job that was the head only inside one transaction was never visible. For example, jobq_redrive moves and then retries a job.
         if span.end is not None and span.end.change.commit == span.start.change.commit:
             continue
         row = span.start.after
