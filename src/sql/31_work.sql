@@ -16,8 +16,8 @@ CREATE FUNCTION jobq_claim(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: claim at most "batch" jobs of several queues, in the order of the list, of random numbers with weights, or of run_at; patterns are
---: those of LIKE; never waits for a row lock
+--: claim at most "batch" jobs of several queues, in the order of the list, in a random order by weight, or by run_at; patterns have the
+--: syntax of LIKE; never waits for a row lock
 CREATE FUNCTION jobq_claim_any(
         queues text[] DEFAULT NULL,
         worker_id text DEFAULT NULL,
