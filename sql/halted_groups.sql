@@ -118,6 +118,7 @@ SELECT settle();
 SELECT jobq_cancel(id), jobq_fail(id, lease, 'broken') FROM jobq_claim('halt', 'w', heartbeat_timeout => '1 hour');
 SELECT settle();
 UPDATE jobq.jobs SET expires_at = now() WHERE queue = 'halt' AND payload = '"a2"';
+SELECT count(*) > 0 AS ticked FROM tick_alone(now());
 SELECT settle();
 SELECT pg_temp.shown('halt');
 UPDATE jobq.jobs SET max_runtime = '10 minutes' WHERE queue = 'halt' AND payload = '"a3"';
