@@ -276,10 +276,9 @@ for my $trigger ('count_job', 'follow_job', 'tell_job', 'USER', 'ALL')
         known_empty('unseen');
         work(sprintf $how, unseen($trigger));
         claims('unseen', [$trigger], "$trigger off" . ($how =~ /BEGIN/ ? ', in one transaction' : ''));
-        # ENABLE TRIGGER USER makes tell_job fire in the wrong role.
-        work(q{SELECT count(*) FROM jobq_tick()});
-        is(work(q{SELECT string_agg(tgenabled::text, '' ORDER BY tgname) FROM pg_trigger
-                  WHERE tgrelid = 'jobq.jobs'::regclass AND tgname ~ '(count|follow|tell)_job'}), 'OOR', "$trigger: the triggers are enabled as before");
+        # ENABLE TRIGGER USER makes tell_job fire in the wrong role. A tick corrects this unless another session has locked the table.
+        becomes_true($node, 'work', q{SELECT (SELECT count(*) FROM jobq_tick()) >= 0 AND (SELECT string_agg(tgenabled::text, '' ORDER BY tgname) = 'OOR'
+            FROM pg_trigger WHERE tgrelid = 'jobq.jobs'::regclass AND tgname ~ '(count|follow|tell)_job')}, "$trigger: the triggers are enabled as before");
     }
 }
 
