@@ -22,7 +22,7 @@
 #include "limits/throttle.h"
 #include "log/transaction_log.h"
 #include "shmem/database_state.h"
-#include "waiters/waiters.h"
+#include "waiters/claims.h"
 
 #include <algorithm>
 

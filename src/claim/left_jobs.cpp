@@ -8,8 +8,8 @@
 #include "limits/limiter.h"
 #include "limits/throttled_ranges.h"
 #include "limits/unthrottle.h"
+#include "waiters/claims.h"
 #include "waiters/lookout.h"
-#include "waiters/waiters.h"
 
 namespace jobq {
 

@@ -1,5 +1,5 @@
 // Looks for jobs without claiming them. Wakes the next worker that sleeps in jobq_wait() if a claim leaves claimable
-// jobs in the queue (see waiters/waiters.h). Only claim.cpp may call these functions.
+// jobs in the queue (see waiters/claims.h). Only claim.cpp may call these functions.
 #pragma once
 
 #include "claim/take_from_lane.h"

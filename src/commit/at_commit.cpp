@@ -15,6 +15,7 @@
 #include "shmem/database_state.h"
 #include "wait/job_waiters.h"
 #include "wait/notices.h"
+#include "waiters/claims.h"
 #include "waiters/waiters.h"
 
 namespace jobq {

@@ -51,7 +51,7 @@ bool lookout_scans();
 // Returns true if there is a lookout that will find these jobs of the lane and can claim them all.
 bool leave_to_lookout(std::string_view queue, const core::LaneTraits &lane, int64 jobs);
 
-// ---- Functions for waiters.cpp.
+// ---- Functions for other files of this directory.
 
 bool leave_to_lookout(const QueueKey &queue, const core::LaneTraits &lane, int64 jobs);
 

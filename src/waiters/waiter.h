@@ -80,6 +80,13 @@ extern Waiters *waiters;
 // session might have removed the entry from the list in the meantime.
 extern Waiter *own_waiter;
 extern int own_partition;
+extern int64 last_worker;  // the name that this session last waited under; 0: no name
+
+// Removes the entry from the list. The caller must hold the partition's lock.
+void take_off(Partition *partition, Waiter *waiter);
+// Removes this session from the list. Unless `keeps` is true, the jobs that were promised to this session are offered
+// to other sleepers. If this session is the lookout, another sleeper scans the table instead.
+void leave(bool keeps);
 
 inline int partition_of(const QueueKey &queue) { return static_cast<int>(queue.digest % kLockPartitions); }
 
