@@ -365,7 +365,7 @@ bool claim_under(const Queue &found, const ClaimRequest &request, std::string_vi
     *count = 0;
     if (found.paused || (found.limit_count > 0 && !queue_may_run(found, name, now, &due))) {
         if (whole == nullptr) {
-            leave_after_claim();
+            leave_after_claim({&name, 1});
             end_claim(request.filter, 0, {&name, 1});
         }
         return true;
@@ -420,7 +420,7 @@ bool claim_under(const Queue &found, const ClaimRequest &request, std::string_vi
         whole->took_suspect = claim.took_suspect;
         whole->left_jobs = left_jobs || (claim.passed_suspect && whole->count > 0);
     } else if (!claim.outdated) {
-        if (leave_after_claim())
+        if (leave_after_claim({&name, 1}))
             look_for_left_jobs(&claim);
         else if (left_jobs)
             wake_for_left_jobs(&claim, lanes.items, lanes.count);
@@ -548,7 +548,7 @@ int claim_jobs_of_any(const ClaimRequest &request, const QueueToClaim *queues, i
         claim_oldest_first(request, queues, count, now, sink, &whole, parts);
     else
         claim_in_order(request, queues, count, now, sink, &whole, parts);
-    const bool asked = leave_after_claim();
+    const bool asked = leave_after_claim(all);
     // Other sessions rely on a worker that has waited for these queues to find the jobs in all of them. So a claim that
     // has not read some of the queues checks whether it has left jobs there.
     const bool checks_unread = ends_wait_for_several() && (whole.count == request.batch || whole.took_suspect);

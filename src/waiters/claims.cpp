@@ -40,6 +40,24 @@ int place_of_queue(const Trip &trip, std::string_view queue) {
     return place_in(trip.digests, trip.count, key_of_queue(queue).digest);
 }
 
+// Makes another sleeper check each queue that does not belong to the claim, if other sessions rely on this worker to
+// find the jobs of that queue.
+void let_look_for_unclaimed(const ClaimedQueues &queues) {
+    const bool relied_on = ends_wait_for_several();
+    if (!relied_on && claiming.asked.empty()) return;
+    QueueBits unclaimed;
+    unclaimed.add_all();
+    for (int i = 0; i < queues.count; i++) {
+        const int place = place_of_queue(claiming, queues.names[i]);
+        if (place >= 0) unclaimed.remove(place);
+    }
+    for (int place = 0; place < claiming.count; place++) {
+        if (!unclaimed.has(place) || claiming.excluded.has(place)) continue;
+        if (relied_on || claiming.asked.has(place)) let_look_for({claiming.digests[place], {}}, 1);
+        claiming.asked.remove(place);
+    }
+}
+
 bool waits_for_any(const Waiter &waiter, const ClaimedQueues &queues) {
     int place;
     return std::any_of(queues.names, queues.names + queues.count, [&](std::string_view name) {
@@ -94,11 +112,13 @@ void begin_claim(const ClaimedQueues &queues, std::string_view worker_id) {
     }
 }
 
-bool leave_after_claim() {
-    if (own_waiter == nullptr || !own_waiter->claiming) return false;
-    leave(true);
-    // No lock is needed, because no other process writes to an entry that is in no list.
-    claiming.asked = waiters->items[MyProc - ProcGlobal->allProcs].asked;
+bool leave_after_claim(const ClaimedQueues &queues) {
+    if (own_waiter != nullptr && own_waiter->claiming) {
+        leave(true);
+        // No lock is needed, because no other process writes to an entry that is in no list.
+        claiming.asked = waiters->items[MyProc - ProcGlobal->allProcs].asked;
+    }
+    let_look_for_unclaimed(queues);
     return !claiming.asked.empty();
 }
 
@@ -111,6 +131,7 @@ bool is_asked_for(std::string_view queue) {
 bool ends_wait_for_several() { return claiming.several && claiming.promise.jobs > 0; }
 
 void end_claim(const core::WorkerFilter &filter, int claimed, const ClaimedQueues &queues) {
+    claiming.asked = {};
     if (claiming.promise.jobs == 0) return;
     Promise *promise = &claiming.promise;
     note_promised_claim(claimed > 0);
@@ -169,9 +190,7 @@ bool wake_next_waiter(std::string_view name, const core::LaneTraits &lane) {
 }
 
 void hand_on_failed_claim() {
-    const bool asked = leave_after_claim();
-    for (int place = 0; asked && place < claiming.count; place++)
-        if (claiming.asked.has(place)) let_look_for({claiming.digests[place], {}}, 1);
+    leave_after_claim({nullptr, 0});
     if (claiming.promise.jobs == 0) return;
     hand_on(claiming);
     claiming.promise.jobs = 0;

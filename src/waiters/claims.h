@@ -22,9 +22,10 @@ struct ClaimedQueues {
 // any hint in shared memory.
 void begin_claim(const ClaimedQueues &queues, std::string_view worker_id);
 // Removes the worker from the list after its claim. Returns true if, during this claim, another claim left a claimable
-// job and relied on this worker to find the job. In this case, the caller must look for jobs again, under a new
-// snapshot, in the queues for which is_asked_for() returns true.
-bool leave_after_claim();
+// job in one of the claim's queues and relied on this worker to find the job. In this case, the caller must look for
+// jobs again, under a new snapshot, in the queues for which is_asked_for() returns true. Makes another sleeper check
+// the queues for which the worker has waited and that do not belong to the claim's queues.
+bool leave_after_claim(const ClaimedQueues &queues);
 bool is_asked_for(std::string_view queue);
 // Returns whether the claim ends a wait for several queues. Such a claim must look for jobs in the queues that it has
 // not read, because other sessions rely on it.

@@ -172,6 +172,7 @@ void begin_trip(const Waiter &waiter, Trip *trip) {
     trip->filter_hash = waiter.filter_hash;
     trip->wait_hash = waiter.wait_hash;
     trip->several = waiter.queues.several;
+    trip->excluded = waiter.queues.excluded;
     trip->count = waiter.queues.count;
     memcpy(trip->digests, waiter.queues.digests, sizeof(uint64) * static_cast<Size>(waiter.queues.count));
 }
@@ -182,7 +183,7 @@ void hand_on(const Trip &trip) {
     // If the queue of a job is not listed, any of the queues might have the job.
     const bool all = from.queues.empty();
     for (int place = 0; place < trip.count; place++) {
-        if (!all && !from.queues.has(place)) continue;
+        if (trip.excluded.has(place) || (!all && !from.queues.has(place))) continue;
         const QueueKey queue = {trip.digests[place], {}};
         if (from.lanes == Lanes::One)
             offer_jobs(queue, from.lane, from.jobs, from.made_at);
@@ -192,7 +193,8 @@ void hand_on(const Trip &trip) {
 }
 
 void let_others_look(const Trip &trip) {
-    for (int place = 0; place < trip.count; place++) let_look_for({trip.digests[place], {}}, 1);
+    for (int place = 0; place < trip.count; place++)
+        if (!trip.excluded.has(place)) let_look_for({trip.digests[place], {}}, 1);
 }
 
 }  // namespace jobq

@@ -68,6 +68,7 @@ struct Trip {
 };
 void begin_trip(const Waiter &waiter, Trip *trip);
 // Promises jobs to other sleepers when the sleeper to which they were promised does not claim all of them. Considers
+    QueueBits excluded;  // see QueueSet
 // only sleepers that were in the list when the promise was made, because sleepers that were added later have scanned
 // the table since then. Therefore, a job that no claim takes is not promised again and again.
 void hand_on(const Trip &trip);

@@ -16,7 +16,8 @@
 //    or an older snapshot.
 //  - A worker that waits for several queues has one entry, which lists the queues. Its claim, or the sessions to which
 //    its jobs are promised instead, check each of these queues in which a job was promised to the worker or left to it.
-//    A claim that has taken as many jobs as it wanted checks the queues that it has not read.
+//    A claim that has taken as many jobs as it wanted checks the queues that it has not read. If the claim does not
+//    name some of the queues, other sleepers check these queues.
 //  - A worker that has returned from jobq_wait() and does not claim, for example because its client hangs, counts as on
 //    its way only for kOnItsWay. The other sleepers find the jobs that were promised to this worker, because each
 //    sleeper scans the table once a second.

@@ -40,6 +40,9 @@ sub gets
 }
 
 my ($first, $second, $third, $fourth) = my @four = map { sleeper($node) } 1 .. 4;
+# No job is lost and claimed again during the test, even on a slow machine.
+work(q{SELECT jobq_create_queue(queue, heartbeat_timeout => '1 day') FROM unnest('{a,b,c,d}'::text[]) queue});
+
 
 # ---- one job wakes up one session
 
@@ -118,6 +121,52 @@ for my $end (qw(pg_cancel_backend pg_terminate_backend))
 }
 
 # ---- claims that are rolled back
+# ---- claims that name only some of the queues of the wait
+
+for my $claim (q{jobq_claim('a', batch => 10)}, q{jobq_claim_any('{a}', batch => 10)})
+{
+    # The first worker leaves jobs in both queues to the second worker, because it has waited for the same queues.
+    waits($first, 'a,b', 10, claim_any(q{'{a,b}'}));
+    waits($second, 'a,b', 10, "SELECT string_agg(queue, ' ') FROM $claim");
+    waits($third, 'b,c', 1);
+    enqueue('a', 'a', 'b');
+    gets($first, 'a', 'a claim takes one of three jobs');
+    gets($second, 'a', "$claim takes the next one");
+    gets($third, 'b', 'and wakes up a session for the queue that it does not name');
+}
+
+# The claim of the first worker lasts until the third worker has claimed one of its two jobs and has left the other one to the first worker.
+work(q{CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    PERFORM pg_advisory_lock(1);
+    WHILE NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 2) LOOP PERFORM pg_sleep(0.001); END LOOP;
+    PERFORM pg_advisory_unlock(1);
+    RETURN NEW;
+END $$;
+CREATE TRIGGER linger BEFORE UPDATE ON jobq.jobs FOR EACH ROW
+    WHEN (NEW.kind = 'lingers' AND NEW.status = 'processing' AND OLD.status = 'pending') EXECUTE FUNCTION linger()});
+for my $claim (q{jobq_claim('a')}, q{jobq_claim_any('{a}')}, q{jobq_claim('a')}, q{jobq_claim_any('{a}')})
+{
+    start($first, qq{DO \$\$ BEGIN CALL jobq_wait_any('{a,b}', '1 hour', batch => 10); PERFORM FROM $claim; END \$\$});
+    asleep($first);
+    start($third, q{DO $$ BEGIN CALL jobq_wait_any('{b,c}', '1 hour', batch => 10); PERFORM FROM jobq_claim_any('{b,c}'); END $$});
+    asleep($third);
+    waits($fourth, 'b,d', 1);
+    $other->query(q{DO $$ DECLARE held bigint; BEGIN
+        SELECT count(*) INTO held FROM jobq.jobs WHERE status = 'processing';
+        PERFORM jobq_enqueue('a', kind => 'lingers');
+        COMMIT;
+        WHILE NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 1) LOOP PERFORM pg_sleep(0.001); END LOOP;
+        PERFORM jobq_enqueue('b'), jobq_enqueue('b');
+        COMMIT;
+        WHILE (SELECT count(*) FROM jobq.jobs WHERE status = 'processing') = held LOOP PERFORM pg_sleep(0.001); COMMIT; END LOOP;
+        PERFORM pg_advisory_lock(2);
+    END $$});
+    ok(seconds_to_end($_, 60) < 60, "$claim: a worker ends its claim") for $first, $third;
+    gets($fourth, 'b', 'a job that another claim has left to this claim wakes up a session');
+    $other->query('SELECT pg_advisory_unlock(2)');
+}
+work(q{DROP TRIGGER linger ON jobq.jobs; DROP FUNCTION linger});
+
 
 enqueue('a', 'b');
 $other->query('BEGIN');
