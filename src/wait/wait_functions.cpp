@@ -77,20 +77,25 @@ LastReport last_report;
 WaitedQueues waited_queues(const Wait &wait, const SelectedQueues &selected) {
     auto *names = allocate_array<std::string_view>(static_cast<uint64>(selected.count));
     auto *excluded = allocate_array<std::string_view>(static_cast<uint64>(selected.count));
+    const Names &patterns = wait.queues.patterns;
+    bool *pattern_excludes = allocate_array<bool>(static_cast<uint64>(patterns.count));
+    for (int i = 0; i < patterns.count; i++)
+        pattern_excludes[i] = batch_of(wait.queues, {{}, wait.queues.queues.count + i}, wait.batch) == 0;
     WaitedQueues queues = {};
     queues.names = names;
     queues.excluded = excluded;
     for (int i = 0; i < selected.count; i++) {
         const SelectedQueue &queue = selected.items[i];
         if (batch_of(wait.queues, queue, wait.batch) == 0) {
-            excluded[queues.excluded_count++] = queue.name;
+            if (i < selected.named) excluded[queues.excluded_count++] = queue.name;
             continue;
         }
         names[queues.count++] = queue.name;
         queues.named += i < selected.named;
     }
-    queues.patterns = wait.queues.patterns.items;
-    queues.pattern_count = wait.queues.patterns.count;
+    queues.patterns = patterns.items;
+    queues.pattern_excludes = pattern_excludes;
+    queues.pattern_count = patterns.count;
     queues.user = wait.user;
     return queues;
 }

@@ -1,6 +1,7 @@
 // See queue_set.h.
 #include "compat/pg.h"
 
+#include "core/stable_hash.h"
 #include "waiters/queue_set.h"
 #include "waiters/waiter.h"
 
@@ -34,24 +35,28 @@ void add_names(QueueSet *set, const std::string_view *names, int count) {
     }
 }
 
-void add_patterns(QueueSet *set, const std::string_view *patterns, int count) {
-    for (int i = 0; i < count; i++) {
-        const int bytes = static_cast<int>(patterns[i].size());
+void add_patterns(QueueSet *set, const WaitedQueues &queues) {
+    for (int i = 0; i < queues.pattern_count; i++) {
+        const std::string_view pattern = queues.patterns[i];
+        const int bytes = static_cast<int>(pattern.size());
         if (set->pattern_bytes + 1 + bytes > kPatternRoom) {
             set->patterns_incomplete = true;
             return;
         }
         char *at = set->patterns + set->pattern_bytes;
-        *at = static_cast<char>(bytes);
-        memcpy(at + 1, patterns[i].data(), patterns[i].size());
+        *at = static_cast<char>(queues.pattern_excludes[i] ? bytes | kExcludes : bytes);
+        memcpy(at + 1, pattern.data(), pattern.size());
         set->pattern_bytes += 1 + bytes;
     }
 }
 
-bool any_pattern_matches(const QueueSet &set, std::string_view name) {
+// Returns whether the first pattern that matches the name selects the queue.
+bool patterns_select(const QueueSet &set, std::string_view name) {
     for (const char *at = set.patterns; at < set.patterns + set.pattern_bytes;) {
-        const auto bytes = static_cast<unsigned char>(*at);
-        if (core::matches_pattern({at + 1, bytes}, name, pg_mblen)) return true;
+        const auto length = static_cast<unsigned char>(*at);
+        const int bytes = length & ~kExcludes;
+        if (core::matches_pattern({at + 1, static_cast<size_t>(bytes)}, name, pg_mblen))
+            return (length & kExcludes) == 0;
         at += 1 + bytes;
     }
     return false;
@@ -74,7 +79,7 @@ void fill_set(QueueSet *set, const WaitedQueues &queues) {
     const bool incomplete = set->incomplete;
     add_names(set, queues.names + queues.named, queues.count - queues.named);
     set->incomplete = incomplete;
-    add_patterns(set, queues.patterns, queues.pattern_count);
+    add_patterns(set, queues);
     std::sort(set->digests, set->digests + set->count);
     for (int i = 0; i < excluded; i++) {
         const int place = place_in(*set, queues.excluded[i]);
@@ -96,7 +101,7 @@ core::Wants includes(const QueueSet &set, const QueueKey &queue, int *place) {
     if (*place >= 0) return set.excluded.has(*place) ? core::Wants::No : core::Wants::Yes;
     if (set.incomplete || set.patterns_incomplete) return core::Wants::Maybe;
     if (set.pattern_bytes == 0) return core::Wants::No;
-    return queue.name.empty() || any_pattern_matches(set, queue.name) ? core::Wants::Maybe : core::Wants::No;
+    return queue.name.empty() || patterns_select(set, queue.name) ? core::Wants::Maybe : core::Wants::No;
 }
 
 uint64 hash_of_wait(const WaitedQueues &queues) {
@@ -110,6 +115,7 @@ uint64 hash_of_wait(const WaitedQueues &queues) {
     add_all(queues.names, queues.named);
     add_all(queues.excluded, queues.excluded_count);
     add_all(queues.patterns, queues.pattern_count);
+    for (int i = 0; i < queues.pattern_count; i++) hash = core::mix64(hash) + (queues.pattern_excludes[i] ? 1 : 0);
     return hash;
 }
 

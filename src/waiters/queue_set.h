@@ -51,7 +51,9 @@ struct QueueSet {
     uint64 digests[kListedQueues];  // in ascending order
     char patterns[kPatternRoom];    // the length of each pattern in one byte, followed by the pattern
 };
-static_assert(core::kMaxPatternBytes <= 255, "the length of a pattern fits into one byte");
+// This bit of the length marks a pattern whose queues do not belong to the set.
+constexpr unsigned char kExcludes = 0x80;
+static_assert(core::kMaxPatternBytes < kExcludes, "the length of a pattern leaves this bit free");
 
 void fill_set(QueueSet *set, const WaitedQueues &queues);
 

@@ -43,13 +43,14 @@ constexpr core::Micros kLookGap = 10 * core::kMillisecond;
 // ---- Functions for a sleeping session, which has only one entry in the list.
 
 // The queues for which a session waits. `names` contains first the names that the caller of the wait has given, and
-// then the names of known queues that match the patterns. A queue in `excluded` does not belong to the queues even if a
-// pattern matches its name.
+// then the names of known queues that the patterns select. A queue in `excluded` does not belong to the queues even if
+// a pattern matches its name. For any other queue, the first pattern that matches its name decides.
 struct WaitedQueues {
     const std::string_view *names;
     int count;
     int named;  // number of names that the caller has given
     const std::string_view *patterns;
+    const bool *pattern_excludes;  // for each pattern, whether its queues do not belong to the queues
     int pattern_count;
     const std::string_view *excluded;
     int excluded_count;

@@ -217,6 +217,23 @@ gets($first, 'newest', 'a job of another queue that matches the pattern does');
 work(q{SELECT count(*) FROM jobq_claim('news')});
 
 # ---- more queues than an entry of the list can contain
+# A session that excludes a pattern does not wait for the same queues as a session that does not exclude it.
+for my $sleeper ([ $first, '{1,0}' ], [ $second, '{1,1}' ])
+{
+    my $arguments = "patterns => '{x%,y%}', batches => '$sleeper->[1]'";
+    start($sleeper->[0], wait_any($arguments), claim_any($arguments));
+    asleep($sleeper->[0]);
+}
+enqueue('y');
+gets($second, 'y', 'a job of a new queue wakes up the session that does not exclude its pattern');
+ok(!ended($first), 'and not the session that excludes it');
+enqueue('x');
+gets($first, 'x', 'a job of another pattern wakes up that session');
+start($first, wait_any(q{patterns => '{z%,zz%,%}', batches => '{1,0,0}'}), claim_any(q{patterns => '{z%,zz%,%}', batches => '{1,0,0}'}));
+asleep($first);
+enqueue('zz');
+gets($first, 'zz', 'the first pattern that matches a queue decides');
+
 
 my $many = join ',', map { "many $_" } 1 .. 300;
 for my $queue ('many 1', 'many 300')
