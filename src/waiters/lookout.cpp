@@ -2,6 +2,7 @@
 #include "compat/pg.h"
 
 #include "waiters/lookout.h"
+#include "waiters/promises.h"
 #include "waiters/waiter.h"
 #include "waiters/waiters.h"
 
@@ -108,17 +109,21 @@ bool end_lookout(Partition *partition, core::Micros now, Alarm *alarm) {
     pg_atomic_fetch_and_u32(&own_waiter->signals, ~kLookoutSignal);
     // Also counts the commits, claims, and sleepers that relied on the last scan, because that scan might have failed.
     const uint32 relying = pg_atomic_exchange_u32(&own_waiter->relying, 0) + relied;
+    if (relying == 0) return true;
     Waiter *next = nullptr;
-    if (relying >= kMinRelying && now < own_waiter->lookout_until)
-        while_sleeper<Waiter>(&partition->list, [&](Waiter *other) {
-            if (other != own_waiter && !other->awake && !all_paused(*other) && !has_signal(other, kJobSignal) &&
-                same_wait(*other, *own_waiter))
-                next = other;
-            return next == nullptr;
-        });
-    if (next == nullptr) return relying == 0;
-    make_lookout(partition, next, now, own_waiter->lookout_until, relying);
-    alarm->add(next->sleeper);
+    while_sleeper<Waiter>(&partition->list, [&](Waiter *other) {
+        if (other != own_waiter && !other->awake && !all_paused(*other) && !has_signal(other, kJobSignal) &&
+            same_wait(*other, *own_waiter))
+            next = other;
+        return next == nullptr;
+    });
+    if (next == nullptr) return false;
+    if (relying >= kMinRelying && now < own_waiter->lookout_until) {
+        make_lookout(partition, next, now, own_waiter->lookout_until, relying);
+        alarm->add(next->sleeper);
+    } else {
+        assign_jobs(partition, next, -1, 1, now, alarm);
+    }
     return true;
 }
 

@@ -57,9 +57,10 @@ bool leave_to_lookout(const QueueKey &queue, const core::LaneTraits &lane, int64
 
 // Records whether a claim to which jobs had been promised got any jobs.
 void note_promised_claim(bool got_any);
-// If this session is the lookout, ends this role. If lookouts are still useful, makes another sleeper with the same
-// queue and filter the lookout. Returns false if commits, claims, or sleepers rely on a scan and no other sleeper takes
-// over. In this case, the caller must make some sleeper scan the table. The caller must hold the lock of the partition.
+// If this session is the lookout, ends this role. If commits, claims, or sleepers rely on a scan, makes another sleeper
+// with the same queues and filter scan the table, as the lookout if lookouts are still useful. Returns false if no
+// other sleeper takes over. In this case, the caller must make some sleepers scan the table. The caller must hold the
+// lock of the partition.
 bool end_lookout(Partition *partition, core::Micros now, Alarm *alarm);
 
 }  // namespace jobq

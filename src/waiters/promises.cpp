@@ -51,19 +51,6 @@ int64 *looks_with(Looks *looks, uint64 hash) {
     return &found->jobs;
 }
 
-// Makes the sleeper scan the table for at most `jobs` jobs. Returns the number of jobs for which the sleeper scans.
-int64 assign_jobs(Partition *partition, Waiter *waiter, int place, int64 jobs, core::Micros now, Alarm *alarm) {
-    if (is_on_its_way(*waiter, now))
-        return place < 0 ? 0 : promise(partition, waiter, place, jobs, nullptr, entries_so_far(), now);
-    if (waiter->awake || has_signal(waiter, kJobSignal)) return 0;
-    if (!has_signal(waiter, kLookSignal)) waiter->looks_for = 0;
-    const int64 taken = Min(jobs, static_cast<int64>(waiter->batch - waiter->looks_for));
-    if (taken <= 0) return 0;
-    waiter->looks_for += static_cast<int>(taken);
-    signal(waiter, kLookSignal, alarm);
-    return taken;
-}
-
 // The sleepers that let_some_look() tells to scan the table.
 enum class Lookers {
     All,
@@ -143,6 +130,18 @@ int offer(Partition *partition, Waiter *waiter, int place, const core::LaneTrait
     return taken;
 }
 
+int64 assign_jobs(Partition *partition, Waiter *waiter, int place, int64 jobs, core::Micros now, Alarm *alarm) {
+    if (is_on_its_way(*waiter, now))
+        return place < 0 ? 0 : promise(partition, waiter, place, jobs, nullptr, entries_so_far(), now);
+    if (waiter->awake || has_signal(waiter, kJobSignal)) return 0;
+    if (!has_signal(waiter, kLookSignal)) waiter->looks_for = 0;
+    const int64 taken = Min(jobs, static_cast<int64>(waiter->batch - waiter->looks_for));
+    if (taken <= 0) return 0;
+    waiter->looks_for += static_cast<int>(taken);
+    signal(waiter, kLookSignal, alarm);
+    return taken;
+}
+
 void let_unlisted_look(Partition *partition, const QueueKey &queue, int64 jobs, core::Micros now, Alarm *alarm) {
     if (partition != &waiters->partitions[kSeveralQueues]) return;
     Looks looks = {};
@@ -172,8 +171,8 @@ void begin_trip(const Waiter &waiter, Trip *trip) {
     trip->filter_hash = waiter.filter_hash;
     trip->wait_hash = waiter.wait_hash;
     trip->several = waiter.queues.several;
-    trip->excluded = waiter.queues.excluded;
     trip->count = waiter.queues.count;
+    trip->excluded = waiter.queues.excluded;
     memcpy(trip->digests, waiter.queues.digests, sizeof(uint64) * static_cast<Size>(waiter.queues.count));
 }
 

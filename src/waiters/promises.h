@@ -33,6 +33,9 @@ int promise(Partition *partition, Waiter *waiter, int place, int64 jobs, const c
 // Promises jobs of a lane to a sleeper if its filter accepts the lane. Returns the number of jobs that it has promised.
 int offer(Partition *partition, Waiter *waiter, int place, const core::LaneTraits &lane, int64 jobs, uint64 made_at,
           core::Micros now, Alarm *alarm);
+// Makes the sleeper scan the table for at most `jobs` jobs. Returns the number of jobs for which the sleeper scans.
+// `place` is the same as in promise().
+int64 assign_jobs(Partition *partition, Waiter *waiter, int place, int64 jobs, core::Micros now, Alarm *alarm);
 // Makes sleepers scan the table that might wait for the queue because of a pattern. Call it if sleepers that list the
 // queue cannot take all of its jobs.
 void let_unlisted_look(Partition *partition, const QueueKey &queue, int64 jobs, core::Micros now, Alarm *alarm);
@@ -65,10 +68,10 @@ struct Trip {
     bool several;
     int count;
     uint64 digests[kListedQueues];
+    QueueBits excluded;  // see QueueSet
 };
 void begin_trip(const Waiter &waiter, Trip *trip);
 // Promises jobs to other sleepers when the sleeper to which they were promised does not claim all of them. Considers
-    QueueBits excluded;  // see QueueSet
 // only sleepers that were in the list when the promise was made, because sleepers that were added later have scanned
 // the table since then. Therefore, a job that no claim takes is not promised again and again.
 void hand_on(const Trip &trip);

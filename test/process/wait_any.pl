@@ -13,6 +13,7 @@ use lib "$FindBin::RealBin/lib";
 use JobqSleep;
 use JobqTest;
 use Test::More;
+use Time::HiRes qw(usleep);
 
 my $node = preloaded('wait_any', conf => ['max_connections = 60']);
 database($node, 'work');
@@ -39,10 +40,10 @@ sub gets
     return is($sleeper->{output}, "$output\n", $name);
 }
 
-my ($first, $second, $third, $fourth) = my @four = map { sleeper($node) } 1 .. 4;
 # No job is lost and claimed again during the test, even on a slow machine.
 work(q{SELECT jobq_create_queue(queue, heartbeat_timeout => '1 day') FROM unnest('{a,b,c,d}'::text[]) queue});
 
+my ($first, $second, $third, $fourth) = my @four = map { sleeper($node) } 1 .. 4;
 
 # ---- one job wakes up one session
 
@@ -120,7 +121,6 @@ for my $end (qw(pg_cancel_backend pg_terminate_backend))
     $end eq 'pg_cancel_backend' ? $victim->{session}->quit : eval { $victim->{session}{run}->kill_kill; };
 }
 
-# ---- claims that are rolled back
 # ---- claims that name only some of the queues of the wait
 
 for my $claim (q{jobq_claim('a', batch => 10)}, q{jobq_claim_any('{a}', batch => 10)})
@@ -167,6 +167,7 @@ for my $claim (q{jobq_claim('a')}, q{jobq_claim_any('{a}')}, q{jobq_claim('a')},
 }
 work(q{DROP TRIGGER linger ON jobq.jobs; DROP FUNCTION linger});
 
+# ---- claims that are rolled back
 
 enqueue('a', 'b');
 $other->query('BEGIN');
@@ -216,7 +217,6 @@ enqueue('newest');
 gets($first, 'newest', 'a job of another queue that matches the pattern does');
 work(q{SELECT count(*) FROM jobq_claim('news')});
 
-# ---- more queues than an entry of the list can contain
 # A session that excludes a pattern does not wait for the same queues as a session that does not exclude it.
 for my $sleeper ([ $first, '{1,0}' ], [ $second, '{1,1}' ])
 {
@@ -234,6 +234,7 @@ asleep($first);
 enqueue('zz');
 gets($first, 'zz', 'the first pattern that matches a queue decides');
 
+# ---- more queues than an entry of the list can contain
 
 my $many = join ',', map { "many $_" } 1 .. 300;
 for my $queue ('many 1', 'many 300')
@@ -248,6 +249,42 @@ start($first, wait_any(q{patterns => '{many%}'}), claim_any(q{patterns => '{many
 asleep($first);
 enqueue('many 199');
 gets($first, 'many 199', 'a job of one of 200 queues that match a pattern wakes up the session');
+
+# ---- the lookout
+
+for my $round (1 .. 3)
+{
+    # A session becomes the lookout after two useless wake-ups.
+    for (1 .. 2)
+    {
+        waits($first, 'a,b,c', 1);
+        kill 'STOP', $first->{pid};
+        enqueue('a');
+        work(q{SELECT count(*) FROM jobq_claim('a')});
+        kill 'CONT', $first->{pid};
+        gets($first, 'none', 'another session has claimed the job');
+    }
+    my @others = ($second, $third, $fourth);
+    waits($_, 'a,b,c', 1) for @others;
+    my %before = map { ($_ => sleeps($others[$_])) } 0 .. 2;
+    # While the session is the lookout, which is a moment if no other session relies on it, the commit of a job relies on it.
+    start($first, wait_any(q{queues => '{a,b,c}'}), claim_any(q{'{a,b,c}'}));
+    $other->query(qq{DO \$\$ BEGIN
+        WHILE NOT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $first->{pid} AND wait_event IN ('JobqWait', 'Extension')) LOOP COMMIT; END LOOP;
+        PERFORM jobq_enqueue('b');
+    END \$\$});
+    becomes_true($node, 'work', q{SELECT NOT EXISTS (SELECT FROM jobq.jobs WHERE queue = 'b' AND status = 'pending')}, 'a session claims the job');
+    SKIP:
+    {
+        skip 'each session scans the table once a second', 1 unless $ENV{JOBQ_FAULTS};
+        usleep(200_000);
+        my @woken = grep { sleeps($others[$_]) > $before{$_} && !ended($others[$_]) } 0 .. 2;
+        cmp_ok(scalar @woken, '<=', 1, 'when the lookout leaves, at most one of the other sessions scans the table');
+    }
+    my @left = grep { !ended($_) } $first, @others;
+    enqueue(('c') x @left);
+    ok(seconds_to_end($_, 60) < 60, 'each of the other sessions gets a job') for @left;
+}
 
 # ---- grants
 
