@@ -270,3 +270,18 @@ SELECT jobq_enqueue_jobs('[{"queue": "turns", "concurrency_key": 7}]');
 INSERT INTO jobq.jobs (queue, concurrency_key) VALUES ('turns', '');
 INSERT INTO jobq.queue_settings (queue, priority_ageing) VALUES ('turns', '-1 s');
 SELECT count(*) AS jobs FROM jobq.jobs WHERE queue = 'turns';
+
+-- While the kind of the jobs has no room, claims do not move the position of the round, whatever the number of keys.
+SELECT jobq_create_queue('full turns', round_robin => true), jobq_set_limit('full turns', kind => 'slow', max_running => 1);
+SELECT count(*) FROM jobq_enqueue_many('full turns', array_fill('1'::jsonb, '{300}'), 'slow',
+    concurrency_keys => (SELECT array_agg('key ' || n) FROM generate_series(1, 300) n));
+SELECT id AS served, lease FROM jobq_claim('full turns', 'w') \gset
+SELECT count(*) AS claimed FROM generate_series(1, 5) n, LATERAL (SELECT FROM jobq_claim('full turns', 'w' || n)) c;
+SELECT jobq_complete(:served, :lease);
+SELECT j.id = (SELECT n.id FROM jobq.jobs n, jobq.jobs s WHERE s.id = :served AND n.queue = 'full turns' AND n.id <> s.id
+               ORDER BY n._round_robin_key < s._round_robin_key, n._round_robin_key LIMIT 1) AS is_next
+FROM jobq_claim('full turns', 'w') j;
+-- The jobs of another kind take turns in the meantime.
+SELECT count(jobq_enqueue('full turns', to_jsonb(k || n), kind => 'fast', concurrency_key => k)) FROM unnest('{a,b}'::text[]) k, generate_series(1, 2) n;
+SELECT array_agg(left(payload #>> '{}', 1) ORDER BY payload #>> '{}') FROM jobq_claim('full turns', 'w', batch => 2);
+SELECT jobq_drop_queue('full turns', force => true);

@@ -256,8 +256,19 @@ void refresh_from_round_robin_key(Claim *claim, const LaneCursor *cursors, int c
     renew_snapshot(&claim->jobs);
 }
 
-// Takes the first job of one round-robin key. Returns false if the key had no job to take.
-bool take_one_of_round_robin_key(Claim *claim, const LaneCursor *lanes, int count, int64 key) {
+// Removes the lanes in which the claim has found that their kind has no room.
+void remove_full_lanes(const LaneCursor *cursors, int count, LaneCursor *lanes, int *lane_count) {
+    for (const LaneCursor *cursor = cursors; cursor < cursors + count; cursor++) {
+        if (!cursor->full) continue;
+        const auto is_full = [&](const LaneCursor &lane) { return lane.lane == cursor->lane; };
+        *lane_count = static_cast<int>(std::remove_if(lanes, lanes + *lane_count, is_full) - lanes);
+    }
+}
+
+// Takes the first job of one round-robin key. Returns false if the key had no job to take. Removes the lanes whose kind
+// has no room.
+bool take_one_of_round_robin_key(Claim *claim, LaneCursor *lanes, int *lane_count, int64 key) {
+    int count = *lane_count;
     auto *cursors = static_cast<LaneCursor *>(palloc(sizeof(LaneCursor) * count));
     LaneCursor *first = cursors;
     for (int i = 0; i < count; i++) {
@@ -269,6 +280,7 @@ bool take_one_of_round_robin_key(Claim *claim, const LaneCursor *lanes, int coun
     claim->wanted = before + 1;
     take_in_order(claim, first, count);
     refresh_from_round_robin_key(claim, first, count);
+    remove_full_lanes(first, count, lanes, lane_count);
     if (first != cursors) pfree(first);
     pfree(cursors);
     return claim->count > before;
@@ -285,7 +297,10 @@ bool go_on(Claim *claim, const LaneCursor *lanes, int count, core::Round *round)
 
 // Takes jobs from the round-robin keys in turn, beginning after the key that was served last by any session. The claim
 // that moves the shared position to a key serves that key.
-void take_round_robin(Claim *claim, std::string_view name, const LaneCursor *lanes, int count) {
+void take_round_robin(Claim *claim, std::string_view name, const LaneCursor *all, int all_count) {
+    auto *lanes = static_cast<LaneCursor *>(palloc(sizeof(LaneCursor) * all_count));
+    std::copy(all, all + all_count, lanes);
+    int count = all_count;
     uint64 last = round_robin_position(name);
     core::Round round = core::begin_round(static_cast<int64>(last));
     int races = 0;
@@ -308,10 +323,10 @@ void take_round_robin(Claim *claim, std::string_view name, const LaneCursor *lan
             CommandCounterIncrement();
             renew_snapshot(&claim->jobs);
         }
-        if (!take_one_of_round_robin_key(claim, lanes, count, round.at)) {
-            // If the claim must not take any more jobs (Claim::closed), moves the position back, so that the next claim
-            // begins with this key, which might still have a job.
-            if (claim->closed) move_round_robin(name, &last, before);
+        if (!take_one_of_round_robin_key(claim, lanes, &count, round.at)) {
+            // If the claim must not take any more jobs (Claim::closed), or no lane has room, moves the position back,
+            // so that the next claim begins with this key, which might still have a job.
+            if (claim->closed || count == 0) move_round_robin(name, &last, before);
             if ((claim->limiter != nullptr || claim->suspects == Suspects::PassedOver || claim->jobs.met_expired) &&
                 ++in_vain == kMaxInVain)
                 break;
@@ -324,8 +339,8 @@ void take_round_robin(Claim *claim, std::string_view name, const LaneCursor *lan
     jobs_since_refresh += claim->count;
     if (jobs_since_refresh < kRefreshAfterJobs) return;
     jobs_since_refresh = 0;
-    for (int i = 0; i < count; i++)
-        if (lanes[i].skip_empty_ranges) refresh_lane(&claim->jobs, lanes[i].lane, core::kLastKey, kRefreshPause);
+    for (int i = 0; i < all_count; i++)
+        if (all[i].skip_empty_ranges) refresh_lane(&claim->jobs, all[i].lane, core::kLastKey, kRefreshPause);
 }
 
 // Adds a hint to serialization failures. If a claim fails in REPEATABLE READ, the usual cause is that a job has changed
