@@ -96,6 +96,23 @@ SELECT payload FROM jobq_claim_any('{several a,several b}', 'w1', batch => 10);
 SELECT payload FROM jobq_claim_any('{several a,several b}', 'w2', batch => 10);
 SELECT payload FROM jobq_claim_any('{several a,several b}', 'w3', batch => 10);
 
+-- If the first queue always has jobs, the next claim of the session takes the suspect before any other job.
+SELECT pg_temp.clear();
+SELECT pg_temp.fill('several a', 'several b');
+UPDATE jobq.jobs SET lost_attempts = 1 WHERE queue = 'several b' AND payload = '"several b 1"';
+SELECT payload FROM jobq_claim_any('{several a,several b}', 'w4', batch => 10);
+SELECT pg_temp.fill('several a', 'several b');
+SELECT payload FROM jobq_claim_any('{several a,several b}', 'w4', batch => 10);
+SELECT payload FROM jobq_claim_any('{several a,several b}', 'w5', batch => 10);
+-- The suspect does not overtake other jobs of its own queue.
+SELECT pg_temp.clear();
+SELECT pg_temp.fill('several a', 'several b');
+UPDATE jobq.jobs SET lost_attempts = 1, payload = '"suspect"' WHERE queue = 'several b' AND payload = '"several b 2"';
+SELECT payload FROM jobq_claim_any('{several a,several b}', 'w6', batch => 10);
+SELECT pg_temp.fill('several a', 'several b');
+SELECT payload FROM jobq_claim_any('{several a,several b}', 'w6', batch => 3);
+SELECT payload FROM jobq_claim_any('{several a,several b}', 'w6', batch => 3);
+
 -- A job in any of the queues ends a wait at once.
 SELECT pg_temp.clear();
 SELECT pg_temp.fill('several b');

@@ -13,6 +13,7 @@
 #include "claim/take_from_lane.h"
 #include "compat/args.h"
 #include "compat/memory.h"
+#include "compat/queue_name.h"
 #include "lanes/empty_ranges.h"
 #include "lanes/lanes.h"
 #include "lanes/ready_walk.h"
@@ -365,9 +366,15 @@ bool look_for_left_jobs(Claim *claim) {
 // A claim from several queues. Its parts claim from one queue each.
 struct WholeClaim {
     int count;          // number of jobs that the earlier parts have taken
+    bool only_suspect;  // the current part takes only a suspect
     bool took_suspect;  // the claim must not take any other job
     bool left_jobs;     // the current part might have left jobs that a claim can take
+    QueueName suspect;  // a queue in which a part passed over a suspect because earlier parts had taken jobs
 };
+
+// The queue in which the last claim of this session from several queues left a suspect. The next claim takes the
+// suspect before any other job. Otherwise, the suspect would wait as long as an earlier queue always has jobs.
+QueueName suspect_left_in;
 
 // Claims jobs under the settings in `found`, and sets *count to the number of claimed jobs. Returns false, without
 // taking a job, if the settings have changed since they were read. `again` means that an earlier call returned false
@@ -401,6 +408,7 @@ bool claim_under(const Queue &found, const ClaimRequest &request, std::string_vi
     if (again) claim.xid = FullTransactionIdGetDatum(GetTopFullTransactionId());
     // A suspect must be the only job of its claim.
     if (whole != nullptr && whole->count > 0) claim.suspects = Suspects::PassedOver;
+    claim.only_suspect = whole != nullptr && whole->only_suspect;
     LaneCursors lanes = find_cursors(&claim);
     if (lanes.count > 0) {
         open_for_claim(&claim);
@@ -433,7 +441,9 @@ bool claim_under(const Queue &found, const ClaimRequest &request, std::string_vi
     const bool left_jobs = claim.count > 0 && (claim.count == request.batch || claim.closed);
     if (whole != nullptr) {
         whole->took_suspect = claim.took_suspect;
-        whole->left_jobs = left_jobs || (claim.passed_suspect && whole->count > 0);
+        const bool left_suspect = claim.passed_suspect && whole->count > 0;
+        if (left_suspect) copy_queue(whole->suspect, name);
+        whole->left_jobs = left_jobs || left_suspect;
     } else if (!claim.outdated) {
         if (leave_after_claim({&name, 1}))
             look_for_left_jobs(&claim);
@@ -517,6 +527,20 @@ void claim_from(const ClaimRequest &request, const QueueToClaim &queue, int batc
     whole->count += count;
 }
 
+// Takes the suspect that the last claim of this session has left in one of the queues, if it is the next job of that
+// queue.
+void claim_left_suspect(const ClaimRequest &request, const QueueToClaim *queues, int count, TimestampTz now,
+                        ClaimSink *sink, WholeClaim *whole, QueuePart *parts) {
+    const std::string_view name = queue_view(suspect_left_in);
+    const QueueToClaim *queue =
+        std::find_if(queues, queues + count, [&](const auto &each) { return each.name == name; });
+    if (name.empty() || queue == queues + count) return;
+    whole->only_suspect = true;
+    claim_from(request, *queue, 1, now, sink, whole, &parts[queue - queues]);
+    whole->only_suspect = false;
+    suspect_left_in[0] = '\0';
+}
+
 void claim_in_order(const ClaimRequest &request, const QueueToClaim *queues, int count, TimestampTz now,
                     ClaimSink *sink, WholeClaim *whole, QueuePart *parts) {
     for (int i = 0; i < count && whole->count < request.batch && !whole->took_suspect; i++)
@@ -559,6 +583,7 @@ int claim_jobs_of_any(const ClaimRequest &request, const QueueToClaim *queues, i
     const ClaimedQueues all = {names, count};
     begin_claim(all, view(request.worker_id));
     WholeClaim whole = {};
+    claim_left_suspect(request, queues, count, now, sink, &whole, parts);
     if (oldest_first)
         claim_oldest_first(request, queues, count, now, sink, &whole, parts);
     else
@@ -574,6 +599,7 @@ int claim_jobs_of_any(const ClaimRequest &request, const QueueToClaim *queues, i
             passed_on = look_into_queue(request, names[i], now, [](Claim *claim) { return look_for_left_jobs(claim); });
     }
     end_claim(request.filter, whole.count, all);
+    if (whole.suspect[0] != '\0') memcpy(suspect_left_in, whole.suspect, sizeof(QueueName));
     return whole.count;
 }
 

@@ -106,7 +106,10 @@ bool has_current_settings(Claim *claim) {
 }  // namespace
 
 bool passes_over(Claim *claim) {
-    if (!is_suspect(claim->jobs)) return false;
+    if (!is_suspect(claim->jobs)) {
+        claim->closed |= claim->only_suspect;
+        return claim->only_suspect;
+    }
     if (claim->suspects == Suspects::Unasked && claim->count == 0 && !row_is_changing(claim->jobs.table))
         claim->suspects = may_take_suspect(claim->request.worker_id) ? Suspects::OneAlone : Suspects::PassedOver;
     claim->passed_suspect |= claim->suspects == Suspects::PassedOver;

@@ -36,10 +36,12 @@ struct Claim {
     Suspects suspects = Suspects::Unasked;
     bool took_suspect = false;
     bool passed_suspect = false;
+    bool only_suspect = false;  // ends before the first job that is not a suspect
 };
 
-// Returns whether the job in table.row is a suspect that this worker must not get. Must be called before the permits of
-// a limit are acquired, because this check costs far less.
+// Returns whether the claim must not take the job in table.row, because the job is a suspect that this worker must not
+// get, or because the claim takes only a suspect. Must be called before the permits of a limit are acquired, because
+// this check costs far less.
 bool passes_over(Claim *claim);
 
 // Takes the job in table.row. Returns false if the job is not claimable or another claim has taken it first.
