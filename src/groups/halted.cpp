@@ -40,11 +40,6 @@ Statement read_heads = {
        ORDER BY j._group_active FETCH FIRST $2 ROWS WITH TIES)",
     {INT8OID, INT8OID}};
 
-Statement find_setting = {
-    R"(SELECT EXISTS (SELECT FROM jobq.queue_settings s WHERE s.group_on_failure IS NOT NULL)
-              OR EXISTS (SELECT FROM jobq.kind_settings k WHERE k.group_on_failure IS NOT NULL))",
-    {}};
-
 Statement lock_to_skip = {"SELECT j.id FROM jobq.jobs j WHERE j.id = $1 AND " HEADS_HALTED_GROUP
                           " AND " IN_SCOPE("$2") " FOR NO KEY UPDATE",
                           {INT8OID, TEXTARRAYOID}};
@@ -98,7 +93,5 @@ bool search_halted(SearchPlace *place, int limit, Unblocking *done) {
     let_continue(failed, count, done);
     return heads.size() >= static_cast<uint64>(limit);
 }
-
-bool any_group_may_halt() { return run(find_setting, Params())[0].bool_at(1); }
 
 }  // namespace jobq

@@ -22,7 +22,5 @@ bool skip_job(int64 id, const QueueScope *scope, TimestampTz now);
 
 void look_at_halted(const Unblocked *published, int count, Unblocking *done);
 bool search_halted(SearchPlace *place, int limit, Unblocking *done);
-// Returns whether any queue or kind has or had the setting group_on_failure. If none has, no search is necessary.
-bool any_group_may_halt();
 
 }  // namespace jobq

@@ -157,7 +157,6 @@ bool search_failed() {
 // Also searches halted groups before groups, because a group that no longer halts might need a new head.
 void search_everything(int limit, Unblocking *done) {
     for (int i = kSearched - 1; i >= 0; i--) {
-        if (i == search_of(Blocker::Halt) && !any_group_may_halt()) continue;
         SearchPlace place = kBeginning;
         while (kKinds[i].search(&place, limit, done)) CHECK_FOR_INTERRUPTS();
     }
