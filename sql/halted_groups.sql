@@ -194,15 +194,17 @@ SELECT jobq_revoke('regress_jobq_halt', 'producer');
 DROP ROLE regress_jobq_halt;
 SELECT jobq_drop_queue('halt', force => true);
 
--- A dead letter queue is not necessary, but a queue whose groups halt must keep failed jobs.
+-- A queue that keeps no failed jobs keeps the failed job until the job does not halt its group any more.
 SELECT jobq_create_queue('halt', group_on_failure => 'halt', keep_failed => '0');
-SELECT jobq_create_queue('halt', keep_failed => '0');
-SELECT jobq_alter_queue('halt', group_on_failure => 'halt');
-SELECT jobq_alter_queue('halt', group_on_failure => 'halt', keep_failed => '1 day');
-SELECT jobq_alter_queue('halt', keep_failed => '0');
-SELECT jobq_alter_queue('halt', keep_failed => '0', group_on_failure => 'continue');
+SELECT pg_temp.halt('halt');
+SELECT count(*) > 0 AS ticked FROM tick_alone(now() + interval '1 day');
+SELECT pg_temp.shown('halt');
+SELECT jobq_skip(pg_temp.id('halt', 'a1'));
+SELECT settle();
+SELECT count(*) > 0 AS ticked FROM tick_alone(now() + interval '1 day');
+SELECT pg_temp.shown('halt');
 SELECT jobq_alter_queue('halt', group_on_failure => 'stop');
-SELECT jobq_drop_queue('halt');
+SELECT jobq_drop_queue('halt', force => true);
 
 -- Plain SQL: an UPDATE that sets the head to failed halts the group, and other changes of the failed job do not end the halt. An UPDATE
 -- that sets the failed job to completed or cancelled, or a DELETE, lets the group continue.
@@ -228,3 +230,14 @@ DELETE FROM jobq.jobs WHERE queue = 'halt' AND payload = '"a3"';
 SELECT settle();
 SELECT pg_temp.shown('halt');
 SELECT jobq_drop_queue('halt', force => true), jobq_drop_queue('halt dead', force => true);
+-- An UPDATE that moves the failed job out of the group ends the halt, too. The retention period of the job begins at this time.
+SELECT jobq_create_queue('halt', group_on_failure => 'halt');
+SELECT pg_temp.halt('halt');
+SELECT finished_at AS failed_at FROM jobq.jobs WHERE queue = 'halt' AND payload = '"a1"' \gset
+UPDATE jobq.jobs SET metadata = '1' WHERE queue = 'halt' AND payload = '"a1"';
+SELECT finished_at > :'failed_at' AS kept_longer FROM jobq.jobs WHERE queue = 'halt' AND payload = '"a1"';
+UPDATE jobq.jobs SET group_key = NULL WHERE queue = 'halt' AND payload = '"a1"';
+SELECT finished_at > :'failed_at' AS kept_longer FROM jobq.jobs WHERE queue = 'halt' AND payload = '"a1"';
+SELECT settle();
+SELECT pg_temp.shown('halt');
+SELECT jobq_drop_queue('halt', force => true);

@@ -18,8 +18,16 @@ SELECT jobq_alter_queue('halt kinds', group_on_failure => 'halt');
 SELECT count(jobq_fail(id, lease, 'broken', retry => false)) FROM jobq_claim('halt kinds', 'w', batch => 10, heartbeat_timeout => '1 hour');
 SELECT settle();
 SELECT kind FROM jobq.halted_groups;
--- A kind whose groups halt must keep failed jobs.
-SELECT jobq_alter_kind('halt kinds', 'strict', keep_failed => '0');
-SELECT jobq_drop_kind('halt kinds', 'strict', '{group_on_failure}');
-SELECT jobq_alter_kind('halt kinds', 'strict', group_on_failure => 'halt', keep_failed => '0');
+SELECT jobq_drop_queue('halt kinds', force => true);
+-- When the only setting "halt" is removed, the halted groups continue.
+SELECT jobq_alter_kind('halt kinds', 'strict', group_on_failure => 'halt');
+SELECT count(*) FROM jobq.queue_settings WHERE group_on_failure IS NOT NULL;
+SELECT count(jobq_enqueue('halt kinds', kind => 'strict', group_key => 'a')) FROM generate_series(1, 2);
+SELECT settle();
+SELECT jobq_fail(id, lease, 'broken', retry => false) FROM jobq_claim('halt kinds', 'w', heartbeat_timeout => '1 hour');
+SELECT settle();
+SELECT kind, status FROM jobq.jobs WHERE queue = 'halt kinds' ORDER BY id;
+SELECT jobq_drop_kind('halt kinds', 'strict');
+SELECT settle();
+SELECT kind, status FROM jobq.jobs WHERE queue = 'halt kinds' ORDER BY id;
 SELECT jobq_drop_queue('halt kinds', force => true);

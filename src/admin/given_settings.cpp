@@ -93,19 +93,6 @@ Statement find_unkept_letters = {
     {TEXTOID},
     Planning::Free};
 
-// Looks for settings of the queue or of one of its kinds with which a group halts but its failed job is not kept.
-// Selects the kind, or NULL for the queue.
-Statement find_unkept_heads = {
-    R"(SELECT h.kind
-       FROM (SELECT NULL AS kind, s.group_on_failure, s.keep_failed FROM jobq.queue_settings s WHERE s.queue = $1
-             UNION ALL
-             SELECT k.kind, coalesce(k.group_on_failure, s.group_on_failure), coalesce(k.keep_failed, s.keep_failed)
-             FROM jobq.kind_settings k LEFT JOIN jobq.queue_settings s ON s.queue = k.queue
-             WHERE k.queue = $1) h
-       WHERE h.group_on_failure = 'halt' AND h.keep_failed = interval '0' LIMIT 1)",
-    {TEXTOID},
-    Planning::Free};
-
 // Reads settings under the latest snapshot, even in REPEATABLE READ and SERIALIZABLE.
 Rows read_latest(Statement &statement, text *queue) {
     Snapshot snapshot = RegisterSnapshot(GetLatestSnapshot());
@@ -177,8 +164,7 @@ GivenSettings settings_arguments(FunctionCallInfo fcinfo, int first, SettingLeve
 void lock_dead_letters(const text *queue, const GivenSettings &settings) {
     int64 numbers[2] = {};
     int count = 0;
-    if (settings.has(SettingNumber::keep_failed) || settings.has(SettingNumber::group_on_failure))
-        numbers[count++] = core::stable_hash(view(queue));
+    if (settings.has(SettingNumber::keep_failed)) numbers[count++] = core::stable_hash(view(queue));
     const std::string_view letters = settings.has(SettingNumber::dead_letter_queue)
                                          ? view(DatumGetTextPP(settings.get(SettingNumber::dead_letter_queue)))
                                          : std::string_view();
@@ -199,19 +185,6 @@ void refuse_unkept_dead_letters(text *queue, const GivenSettings &written) {
              errmsg("queue \"%s\" must keep failed jobs because it is a dead letter queue",
                     TextDatumGetCString(unkept[0].get(1))),
              errhint("Set \"keep_failed\" of the queue to more than 0, or specify another \"dead_letter_queue\".")));
-}
-
-void refuse_unkept_heads(text *queue) {
-    const Rows unkept = read_latest(find_unkept_heads, queue);
-    if (unkept.size() == 0) return;
-    const char *name = text_to_cstring(queue);
-    ereport(ERROR,
-            (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-             unkept[0].is_null(1)
-                 ? errmsg("queue \"%s\" must keep failed jobs because its groups halt on a failure", name)
-                 : errmsg("kind \"%s\" of queue \"%s\" must keep failed jobs because its groups halt on a failure",
-                          TextDatumGetCString(unkept[0].get(1)), name),
-             errhint("Set \"keep_failed\" to more than 0, or \"group_on_failure\" to 'continue'.")));
 }
 
 bool create_queue(text *queue, const GivenSettings &settings) {

@@ -35,9 +35,6 @@ void lock_dead_letters(const text *queue, const GivenSettings &settings);
 // Raises an error if a dead letter queue would keep no failed jobs. Must be called after the settings have been
 // written.
 void refuse_unkept_dead_letters(text *queue, const GivenSettings &written);
-// Raises an error if the groups of the queue or of one of its kinds halt on a failure, but the failed job would be
-// deleted immediately. Must be called after the settings have been written or removed.
-void refuse_unkept_heads(text *queue);
 
 // Creates the queue's row of settings. Returns false if the queue already has settings.
 bool create_queue(text *queue, const GivenSettings &settings);

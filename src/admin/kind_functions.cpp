@@ -53,7 +53,6 @@ PGDLLEXPORT Datum jobq_alter_kind(PG_FUNCTION_ARGS) {
         lock_dead_letters(queue, found);
         alter_kind(queue, kind, found);
         refuse_unkept_dead_letters(queue, found);
-        refuse_unkept_heads(queue);
     });
     PG_RETURN_VOID();
 }
@@ -65,11 +64,8 @@ PGDLLEXPORT Datum jobq_drop_kind(PG_FUNCTION_ARGS) {
     text *kind = kind_argument(fcinfo);
     const bool some = given(fcinfo, 2);
     const Datum settings = some ? settings_argument(fcinfo) : Datum(0);
-    const bool dropped = with_owner_spi([&] {
-        const bool any = some ? drop_settings_of_kind(queue, kind, settings) : drop_kind(queue, kind);
-        refuse_unkept_heads(queue);
-        return any;
-    });
+    const bool dropped =
+        with_owner_spi([&] { return some ? drop_settings_of_kind(queue, kind, settings) : drop_kind(queue, kind); });
     if (!dropped)
         ereport(NOTICE, (errmsg("queue \"%s\" has no such settings for kind \"%s\"", text_to_cstring(queue),
                                 text_to_cstring(kind)),

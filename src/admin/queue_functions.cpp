@@ -45,7 +45,6 @@ PGDLLEXPORT Datum jobq_create_queue(PG_FUNCTION_ARGS) {
             lock_dead_letters(queue, found);
             const bool created = create_queue(queue, found);
             if (created) refuse_unkept_dead_letters(queue, found);
-            if (created) refuse_unkept_heads(queue);
             return created;
         }))
         ereport(ERROR,
@@ -66,7 +65,6 @@ PGDLLEXPORT Datum jobq_alter_queue(PG_FUNCTION_ARGS) {
         lock_dead_letters(queue, found);
         alter_queue(queue, found);
         refuse_unkept_dead_letters(queue, found);
-        refuse_unkept_heads(queue);
     });
     PG_RETURN_VOID();
 }

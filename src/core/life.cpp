@@ -397,6 +397,7 @@ Life changed_by_hand(const Life &written, const ByHand &facts, Micros now) noexc
         wait_until(&life, life.run_at, now);
     life.holds_key = life.has_key;
     if (life.status != JobStatus::Completed) life.has_result = false;
+    if (facts.ends_halt) life.finished_at.reset();
     // Clears must_end_at if the job was running. For a running job, this column is the time until which the job may
     // run, but for a blocked job, it would be the end of a wait.
     if (life.lease || life.rescue_indexed) life.must_end_at.reset();

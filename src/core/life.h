@@ -179,7 +179,9 @@ Life enqueued(const Life &before, Micros run_at, bool waits, Micros now) noexcep
 
 // Facts about a row that was changed with plain SQL. changed_by_hand() corrects the columns that the statement has
 // written, so that they are consistent with each other and with these facts. `place` tells whether the job is the
-// active job of its group or waits in the group. `has_left` means that the job no longer waits in a group. `timeout`
+// active job of its group or waits in the group. `has_left` means that the job no longer waits in a group. `ends_halt`
+// means that the job was the failed head of a halted group and has left the group, so that its retention period begins
+// now, as after the event PassedOver. `timeout`
 // and `max_runtime` are the values of the job or, if the job has none, the values of its kind or queue; 0 means
 // unlimited. `keeps_end` means that the job may run until `end`, which was computed by its claim, even if this
 // max_runtime has changed since.
@@ -187,6 +189,7 @@ struct ByHand {
     GroupPlace place;
     bool has_left;
     Micros timeout, max_runtime;
+    bool ends_halt = false;
     bool keeps_end = false;
     OptInt64 end = {};
 };

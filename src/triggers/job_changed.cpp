@@ -96,6 +96,8 @@ void settle(const JobRow &before, const JobRow &row) {
     const Queue *queue = find_queue(text_of(row, kJobQueue));
     const core::Life was = before.state().life;
     core::ByHand facts = facts_by_hand(row, *queue, place, has_left);
+    facts.ends_halt =
+        core::halts_group(was) && place != core::GroupPlace::Active && is_same(before, row, kJobFinishedAt);
     facts.keeps_end = keeps_end(before, row);
     facts.end = was.must_end_at;
     const bool round_robin = queue->round_robin;
