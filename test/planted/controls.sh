@@ -9,7 +9,7 @@ expiry_not_checked        regress    expiry              ^\+ *expired$
 shard_not_locked          isolation  shard               ^-ERROR:  the database has jobs whose ids do not belong to shard 7
 line_not_told             isolation  groups_line         ^-930000\|t
 settings_not_asked_again  isolation  settings_claim      ^\+    5
-kinds_not_reread          isolation  kinds               ^\+old$|^\+t *$
+kinds_not_reread          isolation  kinds               ^\+t *$
 wait_not_told             isolation  signals             ^\+sleeps on
 ring_not_broken           isolation  await_each_other    ^\+sleeps on
 dependents_not_locked     isolation  dependency_by_hand  ^\+on a *\|pending
