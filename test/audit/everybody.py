@@ -4,7 +4,7 @@ import heapq
 import time
 
 from client import SessionLost
-from producers import Actor
+from producers import KINDS, Actor
 from statuses import FINISHED, WAITING
 
 
@@ -223,7 +223,8 @@ class Worker(Actor):
 class Operator(Actor):
     def actions(self):
         return ((self.one, 10), (self.ask, 4), (self.several, 4), (self.hold_up, 2), (self.redrive, 2), (self.by_hand, 4),
-                (self.hold, 4), (self.alter, 1), (self.look, 2), (self.limit, 4), (self.end_halt, 5))
+                (self.hold, 4), (self.alter, 1), (self.look, 2), (self.limit, 4), (self.alter_kind, 4),
+                (self.end_halt, 5))
 
     def between(self):
         self.pause(0.1)
@@ -341,6 +342,14 @@ class Operator(Actor):
         self.sql(*self.pick(("SELECT jobq_alter_queue(%s, backoff_base => %s)", queue, delay),
                             ("SELECT jobq_alter_kind(%s, '', backoff => %s)", queue, f"{{{delay},20 ms}}"),
                             ("SELECT jobq_drop_kind(%s, '')", queue)))
+
+    def alter_kind(self):
+        """Sets or removes the heartbeat timeout of a kind."""
+        queue, kind = self.random.choice(self.plan.crowded), self.pick(*KINDS)
+        with self.transaction(keep=0.9):
+            self.sql(*self.pick(("SELECT jobq_alter_kind!(%s, %s, heartbeat_timeout => %s)", queue, kind, self.pick("900 ms", "1.2 s")),
+                                ("SELECT jobq_drop_kind!(%s, %s, '{heartbeat_timeout}')", queue, kind)))
+            self.note("kind", queue=queue, kind=kind)
 
     def limit(self):
         queue, key, largest, kind = self.random.choice(self.plan.limits)

@@ -316,7 +316,7 @@ def story(results, report, changes):
 # The run is meaningful only if all of this has happened.
 HAPPENED = (
     "groups halted", "skip", "attempts failed", "attempts lost", "attempts released", "attempts snoozed", "cancelled while they ran", "refused",
-    "heartbeat", "met", "cancel", "retry", "reschedule", "delete", "redrive", "pause", "limit", "change", "dead letters",
+    "heartbeat", "met", "cancel", "retry", "reschedule", "delete", "redrive", "pause", "limit", "kind", "claims under a setting of their kind", "change", "dead letters",
     "dropped for others", "expired", "batch complete", "batch success", "batch failure", "jobs in groups", "heads made by the server", "let go after their dependencies", "cancelled with a dependency",
     "claims at a rate in rated", "claims that ageing decided", "claims while another key waited",
     "background workers terminated", "executors terminated", "completed by handlers", "handlers that did not complete")

@@ -35,6 +35,7 @@ KINDS = {
     "overdue": "leases that outlived their heartbeat timeout, max_runtime or cancellation",
     "key doubled": "two unfinished jobs with one unique key, or unfinished jobs that lack their key",
     "paused": "claims from a paused queue",
+    "kind ignored": "claims with another heartbeat timeout than that of the job's kind",
     "limit exceeded": "claims beyond a limit",
     "rate exceeded": "claims beyond a rate",
     "group crowded": "two jobs of one group that were active at the same time",
@@ -98,6 +99,7 @@ class Rules:
     in_turn: tuple = ()                                 # queues whose concurrency keys take turns
     halting: tuple = ()                                 # queues whose groups halt on a failure
     rates: dict = field(default_factory=dict)           # queue: (jobs, seconds)
+    heartbeat_timeout: float = 1.0                      # seconds, for jobs without their own whose kind has none either
     cancel_grace: float = 60.0
     promised: float = 2.0       # seconds after a deadline within which jobq promises to act
     busy: float = 4.0           # additional seconds on a busy machine whose background worker is terminated
@@ -109,7 +111,7 @@ def check(changes, rules, errors=(), told=None):
     """`told`: the final totals of jobq_metrics, summed up over all queues and kinds; if None, they are not judged."""
     report = Report(violations={kind: [] for kind in KINDS})
     world = World(changes)
-    for law in (_steps, _enqueues, _leases, _reports, _attempts, _deadlines, _expiry, _unique_keys, _pauses, _limits, _rates,
+    for law in (_steps, _enqueues, _leases, _reports, _attempts, _deadlines, _expiry, _unique_keys, _pauses, _kinds, _limits, _rates,
                 blocked.groups, blocked.dependencies, _depths, _dead_letters, order.overtaken, order.turns, handled.effects, handled.losses,
                 batched.batches, _ends):
         law(world, rules, report)
@@ -358,6 +360,21 @@ def _pauses(world, rules, report):
         values = paused[change.row.queue].possible(change.place, asked)
         if all(values):
             report.add("paused", f"job {span.job} was claimed from {change.row.queue}")
+
+
+def _kinds(world, rules, report):
+    """A claim gives a job without its own heartbeat_timeout the timeout of its kind or, if the kind has none, of its queue."""
+    timeouts = _settings(world, None, ((change, (change.row.queue, change.row.kind),
+                                        None if change.deleted else change.row.heartbeat_timeout) for change in world.kinds))
+    for span, asked in world.claims():
+        change, row = span.start.change, span.start.after
+        if (row.queue, row.kind) not in timeouts or row.heartbeat_timeout is not None or world.is_handled(span):
+            continue
+        values = [rules.heartbeat_timeout if value is None else _interval(value)
+                  for value in timeouts[row.queue, row.kind].possible(change.place, asked)]
+        report.counts["claims under a setting of their kind"] += rules.heartbeat_timeout not in values
+        if _interval(row.lease_timeout) not in values:
+            report.add("kind ignored", f"job {span.job} of {row.queue} {row.kind!r} got the timeout {row.lease_timeout}, not {values}")
 
 
 # The parts of a queue to which a limit can apply

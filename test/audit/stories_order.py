@@ -1,7 +1,7 @@
 """Stories of pauses, limits, groups, and dependencies: for each law, correct ones and ones that break it."""
 
 from stories import stamp
-from witness import Fact, Limit, Setting
+from witness import Fact, KindSetting, Limit, Setting
 
 # Queues that are paused or limited
 
@@ -34,6 +34,40 @@ def resumed(log):
     paused_while_claiming(log)
     log.enqueue(9)
     log.run(9, 2)
+
+
+def set_kind(log, heartbeat_timeout, deleted=False):
+    log.begin().write(KindSetting("q", "a", heartbeat_timeout), deleted).fact("kind", client="o0").commit()
+    log.say("answered")
+
+
+def kind_obeyed(log):
+    """Jobs with the timeout of their kind, their own timeout, and the timeout of the queue."""
+    set_kind(log, "00:00:00.9")
+    log.enqueue(8, kind="a")
+    log.begin().job(8, "processing", lease=1, lease_timeout="00:00:00.9").fact("claim", 8, 1).commit()
+    log.enqueue(9, kind="a", heartbeat_timeout="00:00:02")
+    log.begin().job(9, "processing", lease=2, lease_timeout="00:00:02").fact("claim", 9, 2).commit()
+    set_kind(log, None, deleted=True)
+    log.enqueue(10, kind="a")
+    log.claim(10, 3)
+    for job, lease in (8, 1), (9, 2), (10, 3):
+        log.complete(job, lease)
+
+
+def kind_ignored(log):
+    set_kind(log, "00:00:00.9")
+    log.enqueue(8, kind="a")
+    log.run(8, 1)
+
+
+def kind_kept(log):
+    """The claim uses a setting that has been removed."""
+    set_kind(log, "00:00:00.9")
+    set_kind(log, None, deleted=True)
+    log.enqueue(8, kind="a")
+    log.begin().job(8, "processing", lease=1, lease_timeout="00:00:00.9").fact("claim", 8, 1).commit()
+    log.complete(8, 1)
 
 
 def limit(log, most, key="", by_kind=False):
@@ -511,6 +545,7 @@ def retried_too_late(log):
 
 CASES = {
     paused: {"paused"}, paused_while_claiming: set(), resumed: set(), within_the_limit: set(),
+    kind_obeyed: set(), kind_ignored: {"kind ignored"}, kind_kept: {"kind ignored"},
     over_the_limit: {"limit exceeded"}, slot_not_yet_free: {"limit exceeded"}, slot_of_its_own: set(),
     slot_handed_on: set(), claimed_side_by_side: {"limit exceeded"}, over_the_limit_of_a_key: {"limit exceeded"},
     over_the_limit_of_a_kind: {"limit exceeded"}, over_the_limit_of_each_kind: {"limit exceeded"}, two_kinds: set(),

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections import defaultdict
 
 import statuses
-from witness import Attempt, Fact, Job, Limit, Setting, seconds
+from witness import Attempt, Fact, Job, KindSetting, Limit, Setting, seconds
 
 FINISHED = set(statuses.FINISHED)
 WAITING = set(statuses.WAITING)
@@ -59,7 +59,7 @@ class World:
     """The changes, arranged for the laws."""
 
     def __init__(self, changes):
-        self.facts, self.attempts, self.steps, self.settings, self.limits = [], [], [], [], []
+        self.facts, self.attempts, self.steps, self.settings, self.kinds, self.limits = [], [], [], [], [], []
         self.ops = defaultdict(set)             # xid: the operations in its facts
         self.told = defaultdict(list)           # xid: its facts
         self.history = defaultdict(list)        # job: its steps
@@ -83,6 +83,8 @@ class World:
                 self.attempts.append(change)
             elif isinstance(row, Setting):
                 self.settings.append(change)
+            elif isinstance(row, KindSetting):
+                self.kinds.append(change)
             elif isinstance(row, Limit):
                 self.limits.append(change)
         for job, steps in list(self.history.items()):

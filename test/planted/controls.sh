@@ -28,6 +28,7 @@ kind_refusal_ignored      audit      everything          limit exceeded
 group_head_not_awaited    audit      everything          group crowded
 failed_head_not_awaited   audit      everything          halt ignored
 succession_unnoticed      audit      everything          group crowded
+kind_timeout_ignored      audit      everything          kind ignored
 retry_is_end              audit      everything          dependency ignored
 claim_not_first           audit      everything          unexplained lease
 batch_running_ended       audit      everything          batch
