@@ -21,7 +21,7 @@ bool any_unsettled_batch();
 bool any_batch_fails();
 
 // Adds up the numbers of deleted members, and deletes batches that have finished and have no members left. A batch is
-// kept for at least a day. Part of the duty "prune".
-void prune_batches(TimestampTz now, int batch);
+// kept for at least a day. Returns whether there may be more to do. Part of the duty "prune".
+bool prune_batches(TimestampTz now, int batch);
 
 }  // namespace jobq

@@ -188,18 +188,16 @@ DutyOutcome prune_finished(TimestampTz now, int batch) {
     // Does nothing under an old snapshot, because such a snapshot does not show newer jobs, which might depend on a
     // finished job.
     if (IsolationUsesXactSnapshot()) return outcome;
-    bool more_keys = false;
+    bool more = false;
     change_beside(
-        "jobq.kept_keys", [&] { more_keys = prune_kept_keys(now, batch); }, &outcome);
+        "jobq.kept_keys", [&] { more |= prune_kept_keys(now, batch); }, &outcome);
     change_beside(
         "jobq.deleted_dependencies", [&] { prune_deleted_dependencies(batch); }, &outcome);
-    bool more_signals = false;
     change_beside(
-        "jobq.signals", [&] { more_signals = prune_signals(signals_kept_since(now), batch); }, &outcome);
+        "jobq.signals", [&] { more |= prune_signals(signals_kept_since(now), batch); }, &outcome);
     change_beside(
-        "jobq.batch_settings", [&] { prune_batches(now, batch); }, &outcome);
-    more_keys |= more_signals;
-    outcome.more = more_keys;
+        "jobq.batch_settings", [&] { more |= prune_batches(now, batch); }, &outcome);
+    outcome.more = more;
     const Rows state = run(get_prune_position, Params());
     if (state.size() == 0) return outcome;
     const Page page = read_prune_page(state[0].int64_at(1), now, batch);
@@ -208,7 +206,7 @@ DutyOutcome prune_finished(TimestampTz now, int batch) {
     // even younger, and the search ends.
     const bool ends = !page.full || page.all_young;
     outcome.unread = !ends;
-    outcome.more = more_keys || (!ends && outcome.done * 4 >= batch);
+    outcome.more = more || (!ends && outcome.done * 4 >= batch);
     int64 lap_after = 0;
     if (ends && page.full) {
         // Imported jobs can be old although their ids are high. To find such jobs, too, a second, slower scan reads one
