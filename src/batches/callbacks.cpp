@@ -13,6 +13,12 @@ namespace {
 // What has happened to the batch, in the metadata of the callback.
 constexpr const char *kEvents[kCallbacks] = {"complete", "success", "failure"};
 
+Statement find_callback = {
+    R"(SELECT 1 FROM jobq.batch_settings b,
+                     LATERAL (VALUES (b.on_complete), (b.on_success), (b.on_failure)) c(callback)
+       WHERE b.finished_at IS NULL AND c.callback IS NOT NULL AND coalesce(c.callback ->> 'queue', $2) = $1 LIMIT 1)",
+    {TEXTOID, TEXTOID}};
+
 void add_argument_context(void *argument) { errcontext("argument \"%s\"", static_cast<const char *>(argument)); }
 
 Datum with_batch(Datum metadata, int64 batch, const char *event) {
@@ -40,6 +46,11 @@ JobSpec job_of_callback(Callback which, const Jsonb *object, int64 batch, const 
     fill_from_queue(&spec.job, spec.has_max_attempts);
     error_context_stack = context.previous;
     return spec.job;
+}
+
+bool any_callback_in(text *queue) {
+    const Params params = Params().add(PointerGetDatum(queue)).add(CStringGetTextDatum(core::kDefaultQueue));
+    return run(find_callback, params).size() > 0;
 }
 
 }  // namespace jobq

@@ -15,4 +15,8 @@ constexpr const char *kCallbackArguments[kCallbacks] = {"on_complete", "on_succe
 // the errors of parse_spec() and check_spec(); the error context names the argument.
 JobSpec job_of_callback(Callback which, const Jsonb *object, int64 batch, const QueueScope *scope, TimestampTz now);
 
+// Returns whether a batch that has not finished has a callback in this queue. Call it inside with_spi(), with the
+// owner's privileges.
+bool any_callback_in(text *queue);
+
 }  // namespace jobq
