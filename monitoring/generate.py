@@ -114,6 +114,7 @@ PANELS = [
      [("max by (instance, part) (jobq_shared_memory_entries / jobq_shared_memory_capacity)", "{{instance}} {{part}}")]),
     ("Entries evicted from shared memory per second", "ops", 12,
      [("max by (instance, part) (rate(jobq_shared_memory_evictions_total[$__rate_interval]))", "{{instance}} {{part}}")]),
+    ("Batches", "short", 12, [("sum by (state) (jobq_batches)", "{{state}}")]),
     ("Halted groups", "short", 12, [(f"jobq_halted_groups{{{OF_QUEUE}}}", "{{queue}}")]),
 ]
 SOURCE = {"type": "prometheus", "uid": "${source}"}

@@ -34,7 +34,7 @@ Statement find_candidates = {
        WHERE b.sealed_at IS NOT NULL AND b.finished_at IS NULL AND (b._look_at IS NULL OR b._look_at <= $1)
          AND NOT EXISTS (SELECT FROM jobq.jobs j
                          WHERE j.id = b._witness AND j.batch_id = b.id AND j.status <= 'processing')
-       ORDER BY b.id LIMIT $2)",
+       ORDER BY b.sealed_at, b.id LIMIT $2)",
     {TIMESTAMPTZOID, INT8OID}};
 Statement find_failing = {
     R"(SELECT 1 FROM jobq.batch_settings b

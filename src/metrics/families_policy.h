@@ -38,6 +38,7 @@ namespace jobq::core {
     FAMILY(Schedules, "jobq_schedules", Gauge, "state", "Schedules: active, paused, failing.")                         \
     FAMILY(SchedulesOverdue, "jobq_schedules_overdue_seconds", Gauge, "", "How long the most overdue schedule has been due.") \
     FAMILY(RunsSkipped, "jobq_schedule_runs_skipped", Gauge, "", "Skipped runs of all existing schedules.")            \
+    FAMILY(Batches, "jobq_batches", Gauge, "state", "Batches: open, sealed, failing, finished.")                       \
     FAMILY(Executors, "jobq_executors", Gauge, "state", "Processes that run handlers in this database: idle, busy.")   \
     FAMILY(ExecutorsMax, "jobq_max_executors", Gauge, "", "Maximum number of processes that run handlers in the whole server: the setting jobq.max_executors.") \
     FAMILY(LauncherUp, "jobq_launcher_up", Gauge, "", "Whether the launcher of the background workers runs.")          \

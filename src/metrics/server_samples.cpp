@@ -1,4 +1,4 @@
-// Collects the samples that do not belong to a queue: schedules, shared memory, background workers, and versions.
+// Collects the samples that do not belong to a queue: schedules, batches, shared memory, background workers, and versions.
 #include "compat/pg.h"
 
 #include "compat/library_version.h"
@@ -30,15 +30,33 @@ Statement count_schedules = {
     {},
     Planning::Free};
 
+// Selects the numbers of open, sealed, failing, and finished batches, without counting their members.
+Statement count_batches = {
+    R"(SELECT count(*) FILTER (WHERE b.sealed_at IS NULL),
+              count(*) FILTER (WHERE b.sealed_at IS NOT NULL AND b.error IS NULL),
+              count(*) FILTER (WHERE b.error IS NOT NULL),
+              (SELECT count(*) FROM jobq.batch_settings f WHERE f.finished_at IS NOT NULL)
+       FROM jobq.batch_settings b WHERE b.finished_at IS NULL)",
+    {}};
+
 Statement get_version = {"SELECT e.extversion FROM pg_catalog.pg_extension e WHERE e.extname = 'jobq'", {}};
+
+// Adds a sample for each state. The first columns of the row are the numbers of things in these states.
+template <size_t N>
+void add_states(Samples *samples, Family family, const Row &row, const char *const (&states)[N]) {
+    for (int i = 0; i < static_cast<int>(N); i++)
+        samples->add(sample_of(family, static_cast<double>(row.int64_at(i + 1))).with("state", states[i]));
+}
 
 void add_schedules(Samples *samples) {
     const Row row = read(count_schedules, Params())[0];
-    constexpr const char *kStates[] = {"failing", "paused", "active"};
-    for (int i = 0; i < static_cast<int>(lengthof(kStates)); i++)
-        samples->add(sample_of(Family::Schedules, static_cast<double>(row.int64_at(i + 1))).with("state", kStates[i]));
+    add_states(samples, Family::Schedules, row, {"failing", "paused", "active"});
     samples->gauge(Family::SchedulesOverdue, row.is_null(4) ? 0 : seconds_since(DatumGetTimestampTz(row.get(4))));
     samples->gauge(Family::RunsSkipped, DatumGetFloat8(row.get(5)));
+}
+
+void add_batches(Samples *samples) {
+    add_states(samples, Family::Batches, read(count_batches, Params())[0], {"open", "sealed", "failing", "finished"});
 }
 
 void add_duties(Samples *samples) {
@@ -87,6 +105,7 @@ void collect_executors_with(void (*collect)(Samples *samples)) { add_executors =
 
 void collect_server(Samples *samples) {
     add_schedules(samples);
+    add_batches(samples);
     samples->gauge(Family::Copy, leaves_jobs_alone() ? 1 : 0);
     add_versions(samples);
     // No launcher, background workers, or executors run on a standby.

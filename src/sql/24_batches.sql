@@ -2,7 +2,8 @@
 
 -- A batch has no counters, because each end of a member would update the same row. The background duty "batches" looks for a member
 -- that has not ended, and counts the members when there is none. The ids come from the sequence of the jobs, so that they contain the
--- number of the shard.
+-- number of the shard. The role is stored by name, because a dump of a column of type regrole cannot be restored on a server without
+-- the role. If the role is renamed, only roles that may use all queues can use its batches.
 --: batches, written by jobq_create_batch, jobq_seal_batch, and the background duty "batches"; shown by the view jobq.batches
 CREATE TABLE jobq.batch_settings (
     id           bigint PRIMARY KEY CONSTRAINT batch_settings_id_range CHECK (id >= 1),
@@ -23,8 +24,8 @@ CREATE TABLE jobq.batch_settings (
                                --: looks whether it can delete the batch
     CONSTRAINT batch_settings_finished_is_sealed CHECK (finished_at IS NULL OR sealed_at IS NOT NULL)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
--- Used by the background duty "batches" to find the sealed batches that have not finished.
-CREATE INDEX batch_settings_sealed_idx ON jobq.batch_settings (id) WHERE sealed_at IS NOT NULL AND finished_at IS NULL;
+-- Used by the background duty "batches" to find the sealed batches that have not finished, and to count batches for the metrics.
+CREATE INDEX batch_settings_unfinished_idx ON jobq.batch_settings (sealed_at, id) WHERE finished_at IS NULL;
 -- Used by the background duty "prune" to find the batches that it can delete.
 CREATE INDEX batch_settings_finished_idx ON jobq.batch_settings (_look_at) WHERE finished_at IS NOT NULL;
 
@@ -37,7 +38,7 @@ CREATE TABLE jobq.batch_counts (
     cancelled bigint NOT NULL DEFAULT 0,  --: includes the members that were deleted before they had ended
     _folded   boolean NOT NULL DEFAULT false  --: true if the row is the sum of rows that the duty "prune" has deleted
 ) WITH (autovacuum_vacuum_scale_factor = 0.05);
-CREATE INDEX batch_counts_batch_idx ON jobq.batch_counts (batch_id);
+CREATE INDEX batch_counts_batch_idx ON jobq.batch_counts (batch_id, _folded);
 CREATE INDEX batch_counts_new_idx ON jobq.batch_counts (batch_id) WHERE NOT _folded;
 
 -- REPLICA IDENTITY FULL is needed because the table has no key: see 20_tables.sql.
