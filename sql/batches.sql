@@ -134,7 +134,13 @@ SELECT jobq_seal_batch(:batch);
 SELECT count(jobq_complete(id, lease)) FROM jobq_claim('batch deletes', 'w');
 SELECT pg_temp.check_batches();
 SELECT kind FROM pg_temp.callbacks_of(:batch);
--- The duty "prune" adds up the numbers.
+-- The duty "prune" adds up the numbers. One call adds up all of them, although each statement adds up only 10 * jobq.prune_batch rows.
+BEGIN;
+INSERT INTO jobq.batch_counts (batch_id, completed)
+SELECT :batch, (n = 1)::int FROM generate_series(1, 25 * current_setting('jobq.prune_batch')::int) n;
+SELECT count(*) > 0 AS ticked FROM tick_alone(now());
+SELECT count(*), sum(completed) FROM jobq.batch_counts WHERE batch_id = :batch;
+ROLLBACK;
 SELECT count(*) > 0 AS ticked FROM tick_alone(now());
 SELECT count(*), sum(completed) FROM jobq.batch_counts WHERE batch_id = :batch;
 SELECT total, completed, progress FROM jobq_get_batch(:batch);
@@ -251,6 +257,54 @@ SET ROLE batch_producer;
 SELECT jobq_seal_batch(:batch);
 SELECT total, completed, finished_at IS NOT NULL AS finished FROM jobq_get_batch(:batch);
 RESET ROLE;
+
+-- jobq_explain shows the batch of a member and of a callback.
+SELECT jobq_create_batch('explained', on_complete => '{"queue": "batch done", "kind": "explained"}') AS batch \gset
+SELECT jobq_enqueue('batch', kind => 'explained', options => jsonb_build_object('batch_id', :batch)) AS first \gset
+SELECT jobq_enqueue('batch', kind => 'explained', options => jsonb_build_object('batch_id', :batch)) AS second \gset
+CREATE FUNCTION pg_temp.explain_batch(job bigint, batch bigint) RETURNS SETOF text
+LANGUAGE sql AS $$SELECT replace(e.detail, batch::text, 'N') FROM jobq_explain(job) e WHERE e.reason = 'batch'$$;
+SELECT pg_temp.explain_batch(:first, :batch);
+SELECT jobq_seal_batch(:batch);
+SELECT jobq_complete(id, lease) FROM jobq_claim('batch', 'w', kinds => '{explained}');
+SELECT pg_temp.explain_batch(:first, :batch);
+SELECT jobq_cancel(:second);
+SELECT pg_temp.check_batches();
+SELECT pg_temp.explain_batch(:first, :batch);
+SELECT id AS callback FROM jobq.jobs WHERE queue = 'batch done' AND kind = 'explained' \gset
+SELECT pg_temp.explain_batch(:callback, :batch);
+-- A job with the same metadata that is not a callback.
+SELECT count(jobq_enqueue('batch done', kind => 'other', metadata => jsonb_build_object('batch', batch)))
+FROM unnest(ARRAY[to_jsonb(:batch::bigint), '"x"', '{}', 'null', '99999999999999999999']) batch;
+SELECT count(*) FROM jobq.jobs j, LATERAL jobq_explain(j.id) e WHERE j.kind = 'other' AND e.reason = 'batch';
+-- A batch that was deleted with plain SQL.
+BEGIN;
+DELETE FROM jobq.batch_settings WHERE id = :batch;
+SELECT pg_temp.explain_batch(:first, :batch);
+ROLLBACK;
+
+-- The metrics count the batches in each state.
+BEGIN;
+DELETE FROM jobq.batch_settings;
+INSERT INTO jobq.batch_settings (id, sealed_at, finished_at, error)
+SELECT n, CASE WHEN n > 1 THEN now() END, CASE WHEN n > 6 THEN now() END, CASE WHEN n IN (4, 5, 6) THEN 'e' END FROM generate_series(1, 10) n;
+SELECT labels, value FROM jobq_metrics() WHERE name = 'jobq_batches';
+ROLLBACK;
+
+-- A queue in which a batch has callbacks cannot be dropped without "force". The callbacks are enqueued nevertheless.
+SELECT jobq_create_batch(on_failure => '{"queue": "batch dropped"}', on_success => '{"queue": "batch dropped", "kind": "success"}') AS batch \gset
+SELECT jobq_create_queue('batch dropped');
+SELECT jobq_drop_queue('batch dropped');
+SELECT jobq_drop_queue('batch dropped', force => true);
+SELECT jobq_seal_batch(:batch);
+SELECT kind FROM pg_temp.callbacks_of(:batch);
+SELECT jobq_drop_queue('batch dropped', force => true);
+SELECT jobq_create_queue('batch dropped'), jobq_drop_queue('batch dropped') AS dropped_after_the_end;
+-- A callback without the key "queue" is in the default queue.
+BEGIN;
+SELECT jobq_create_batch(on_complete => '{}') > 0 AS created, jobq_create_queue('default');
+SELECT jobq_drop_queue('default');
+ROLLBACK;
 
 -- TRUNCATE also deletes all batches, because nothing is left that could be counted. No callback is enqueued.
 BEGIN;

@@ -19,7 +19,9 @@ PGDLLEXPORT Datum jobq_explain(PG_FUNCTION_ARGS) {
     ResultSet results(fcinfo);
     ReasonSink sink = {&results};
     with_owner_spi([&] {
-        if (!explain_unreadable(&sink) && job_is_in_scope(scope, id)) explain_job(id, GetCurrentTimestamp(), &sink);
+        if (explain_unreadable(&sink) || !job_is_in_scope(scope, id)) return;
+        explain_job(id, GetCurrentTimestamp(), &sink);
+        explain_batch(id, &sink);
     });
     return results.done();
 }

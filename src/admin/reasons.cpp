@@ -27,7 +27,7 @@ namespace {
 
 // The tables that jobq_explain and jobq_explain_queue read.
 constexpr const char *kTables[] = {"jobs",           "lane_directory", "queue_settings", "kind_settings",
-                                   "limit_settings", "edges",          "steps",          "identity"};
+                                   "limit_settings", "edges",          "steps",          "identity", "batch_settings"};
 
 // These statements select the jobs whose slot numbers are between $1 and $2, ordered by the time when the jobs started.
 #define WITH_SLOT_BETWEEN \

@@ -19,6 +19,7 @@ namespace jobq {
 // clang-format off
 #define JOBQ_REASONS(REASON) \
     REASON(Awaiting, "awaiting") \
+    REASON(Batch, "batch") \
     REASON(Behind, "behind") \
     REASON(Blocked, "blocked") \
     REASON(Cancelling, "cancelling") \
