@@ -30,7 +30,7 @@ function claiming({ answer, room = () => 1, ...options }) {
     const due = newDue();
     let open;
     const hangs = new Promise((resolve) => { open = resolve; });
-    const hand = { room, done: 0, takeDone: () => [], goAway() {}, wake() {}, claimed() {}, report() {}, changed: () => hangs };
+    const hand = { room, rooms() {}, done: 0, takeDone: () => [], goAway() {}, wake() {}, claimed() {}, report() {}, changed: () => hangs };
     const claims = new Claims({
         options: checkedOptions({ handlers: { x() {} }, ...options }), hand, configuration: () => ({}), log: silent, pace: new Pace({ log: silent }), due,
     });
