@@ -47,6 +47,15 @@ SELECT count(*) FROM jobq_claim('workers', 'mine', worker_info => '{"worker_id":
 SELECT count(*) FROM jobq_claim('workers', 'mine', kinds => '{none}', worker_info => '{"worker_id": "mine", "queues": ["workers"]}');
 SELECT count(*) FROM jobq.workers;
 RESET ROLE;
+-- A worker can list patterns of queues. The metric counts the worker for the queues that have jobs.
+SELECT count(*) FROM jobq_claim_any(patterns => '{worker_,none%}', worker_id => 'pattern', kinds => '{none}',
+                                    worker_info => '{"worker_id": "pattern", "queues": [], "patterns": ["worker_", "none%"]}');
+SELECT wrong('pattern', '{} idle 0 f {"patterns": ["worker_", "none%"]}');
+SELECT count(*) FROM jobq_metrics() WHERE name = 'jobq_connected_workers' AND labels = '{"queue": "workers"}' AND value <> 4;
+SELECT current_setting('shared_preload_libraries') LIKE '%jobq%' AS preloaded \gset
+SET ROLE regress_jobq_some;
+SELECT count(*) FROM jobq_workers() WHERE worker_id = 'pattern' HAVING count(*) <> :'preloaded'::boolean::integer;
+RESET ROLE;
 SELECT jobq_revoke('regress_jobq_some', 'operator'), jobq_revoke('regress_jobq_some', 'worker');
 DROP ROLE regress_jobq_some;
 
@@ -58,6 +67,9 @@ SELECT jobq_heartbeat_many('{}', '{}', '{"worker_id": "w"}');
 SELECT jobq_heartbeat_many('{}', '{}', '{"worker_id": "w", "queues": []}');
 SELECT jobq_heartbeat_many('{}', '{}', '{"worker_id": "w", "queues": "q"}');
 SELECT jobq_heartbeat_many('{}', '{}', '{"worker_id": "w", "queues": ["q", 1]}');
+SELECT jobq_heartbeat_many('{}', '{}', '{"worker_id": "w", "queues": [], "patterns": []}');
+SELECT jobq_heartbeat_many('{}', '{}', '{"worker_id": "w", "queues": [], "patterns": [""]}');
+SELECT jobq_heartbeat_many('{}', '{}', '{"worker_id": "w", "queues": [], "patterns": "%"}');
 SELECT jobq_heartbeat_many('{}', '{}', '{"worker_id": "w", "queues": ["q", ""]}');
 SELECT jobq_heartbeat_many('{}', '{}', '{"worker_id": "", "queues": ["q"]}');
 SELECT jobq_heartbeat_many('{}', '{}', '{"worker_id": "w", "queues": ["q"], "kinds": [["k"]]}');

@@ -4,6 +4,7 @@
 
 #include "compat/memory.h"
 #include "compat/spi.h"
+#include "core/queue_pattern.h"
 #include "leases/young_leases.h"
 #include "metrics/connected_workers.h"
 #include "shmem/hash_table.h"
@@ -263,7 +264,13 @@ ConnectedWorkers connected_workers() {
     return workers;
 }
 
-bool serves(const ConnectedWorker &worker, std::string_view queue) { return contains(worker.info.queues, queue); }
+bool serves(const ConnectedWorker &worker, std::string_view queue) {
+    const Names &patterns = worker.info.patterns;
+    return contains(worker.info.queues, queue) ||
+           std::any_of(patterns.items, patterns.items + patterns.count, [queue](std::string_view pattern) {
+               return core::matches_pattern(pattern, queue, pg_mblen);
+           });
+}
 
 bool handles(const ConnectedWorker &worker, std::string_view kind) {
     return worker.info.kinds.items == nullptr || contains(worker.info.kinds, kind);

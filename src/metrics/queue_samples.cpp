@@ -220,15 +220,19 @@ void add_sleepers(Samples *samples, const Notes<QueueJobs> &queues) {
     }
 }
 
-// Adds the number of connected workers of each queue that has any.
-void add_workers(Samples *samples) {
+// Adds the number of connected workers of each queue that has any. Of the queues that match a pattern of a worker, only
+// queues with jobs are known.
+void add_workers(Samples *samples, const Notes<QueueJobs> &known) {
     const ConnectedWorkers workers = connected_workers();
     Notes<std::string_view> served = {};
     for (int i = 0; i < workers.count; i++) {
         const Names &queues = workers.items[i].info.queues;
-        for (int q = 0; q < queues.count; q++) {
-            const bool repeated = std::find(queues.items, queues.items + q, queues.items[q]) != queues.items + q;
-            if (!repeated && is_seen(*samples, queues.items[q])) served.add(queues.items[q]);
+        const std::string_view *begin = queues.items, *end = begin + queues.count;
+        for (const auto *queue = begin; queue < end; queue++)
+            if (std::find(begin, queue, *queue) == queue && is_seen(*samples, *queue)) served.add(*queue);
+        for (int q = 0; workers.items[i].info.patterns.count > 0 && q < known.count; q++) {
+            const std::string_view queue = known.items[q].queue;
+            if (std::find(begin, end, queue) == end && serves(workers.items[i], queue)) served.add(queue);
         }
     }
     std::sort(served.items, served.items + served.count);
@@ -258,7 +262,7 @@ void collect_queues(Samples *samples) {
     add_halted(samples);
     add_running(samples);
     add_sleepers(samples, queues);
-    add_workers(samples);
+    add_workers(samples, queues);
 }
 
 }  // namespace jobq

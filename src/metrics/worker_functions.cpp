@@ -7,6 +7,8 @@
 #include "queues/scope.h"
 #include "row/owner.h"
 
+#include <algorithm>
+
 namespace jobq {
 
 namespace {
@@ -24,9 +26,8 @@ Datum names_in_scope(const Names &names, const QueueScope *scope) {
 }
 
 bool is_seen(const ConnectedWorker &worker, const QueueScope *scope) {
-    for (int i = 0; i < worker.info.queues.count; i++)
-        if (is_in_scope(scope, worker.info.queues.items[i])) return true;
-    return false;
+    return scope == nullptr || std::any_of(scope->queues, scope->queues + scope->count,
+                                           [&worker](std::string_view queue) { return serves(worker, queue); });
 }
 
 void add_worker(const ConnectedWorker &worker, const QueueScope *scope, ResultSet *results) {

@@ -3,6 +3,7 @@
 
 #include "compat/json_keys.h"
 #include "compat/json_object.h"
+#include "core/queue_pattern.h"
 #include "metrics/connected_workers.h"
 #include "metrics/worker_info.h"
 #include "row/payload.h"
@@ -79,12 +80,15 @@ void check_names(const WorkerInfo &info) {
     };
     if (info.worker_id.data() == nullptr) missing("worker_id");
     if (info.queues.items == nullptr) missing("queues");
-    if (info.queues.count == 0)
+    if (info.queues.count + info.patterns.count == 0)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("argument \"%s\" must contain at least one queue", IN_INFO("queues")),
-                        errhint("List the queues from which the worker claims jobs.")));
+                        errhint("List the queues from which the worker claims jobs, or their patterns in the key "
+                                "\"patterns\".")));
     check_name(info.worker_id, IN_INFO("worker_id"), core::kMaxWorkerBytes, false);
     for (int i = 0; i < info.queues.count; i++) check_queue_name(info.queues.items[i], {IN_INFO("queues"), i + 1});
+    for (int i = 0; i < info.patterns.count; i++)
+        check_name(info.patterns.items[i], {IN_INFO("patterns"), i + 1}, core::kMaxPatternBytes, false);
     for (int i = 0; i < info.kinds.count; i++)
         check_name(info.kinds.items[i], {IN_INFO("kinds"), i + 1}, core::kMaxKindBytes, true);
 }
@@ -118,6 +122,7 @@ WorkerInfo check_worker_info(const Jsonb *info) {
     read.expires_in = kWorkerExpiry;
     for_each_key(root_of(info), [&](const JsonKey &key) {
         if (key.value.type == jbvNull || read_plain_key(key, &read)) return;
+        if (key.name == "patterns") read.patterns = names_at(IN_INFO("patterns"), key.value);
         if (key.name == "started_at") read.started_at = time_at(key.value);
         if (key.name == "expires_in") read.expires_in = span_at(key.value);
     });
@@ -132,6 +137,7 @@ WorkerInfo read_worker_info(const Jsonb *info) {
     for_each_key(root_of(info), [&](const JsonKey &key) {
         if (key.value.type == jbvNull || read_plain_key(key, &read)) return;
         if (key.name == "started_at" || key.name == "expires_in") return;
+        if (key.name == "patterns") read.patterns = names_at(IN_INFO("patterns"), key.value);
         others.json(key.name, JsonbValueToJsonb(const_cast<JsonbValue *>(&key.value)));
         any = true;
     });

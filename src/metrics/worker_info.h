@@ -18,6 +18,7 @@ constexpr core::Micros kWorkerExpiry = core::kMinute;
 struct WorkerInfo {
     std::string_view worker_id;
     Names queues;
+    Names patterns;  // of queues; `others` contains them too
     Names kinds;  // `items` is nullptr if the worker does not list its kinds
     int slots;    // 0: unknown
     std::string_view client;
