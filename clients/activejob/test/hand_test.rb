@@ -60,6 +60,18 @@ class HandTest < Minitest::Test
     refute(@hand.next_beat.wake)
   end
 
+  def test_each_queue_of_a_pattern_has_its_own_slots
+    @hand = Jobq::Hand.new(Jobq::Options.new(queues: { "other" => 1 }, patterns: { "q%" => 1, "%" => 2 }, slots: 3))
+    assert_equal([[], 3], @hand.next_claim)
+    first, = claimed(1)
+    assert_equal([[], 2], @hand.next_claim)
+    # The full queue is passed without slots, because the pattern would select it.
+    assert_equal({ "other" => 1, "q" => 0 }, @hand.rooms(waits: true))
+    @hand.ended(first, Jobq::Outcome.of(:fail, "no"))
+    assert(@hand.next_beat.wake)
+    assert_equal({ "other" => 1 }, @hand.rooms(waits: true))
+  end
+
   def test_log_lines_are_sent_with_a_heartbeat_before_the_report_and_after_the_lease_is_lost
     first, second = claimed(1, 2)
     first.log("one")

@@ -37,6 +37,27 @@ class WorkerTest < JobqTest
     ask("SELECT jobq_drop_queue($1::text, force => true)", other)
   end
 
+  def test_a_worker_serves_queues_that_match_a_pattern
+    go_on = Queue.new
+    names = ["customer a", "customer b", "mail"].map { |name| "#{@queue} #{name}" }
+    prefix = @queue.gsub(/[_%\\]/) { |sign| "\\#{sign}" }
+    @worker = Jobq::Worker.new(handlers: { "x" => ->(_job) { go_on.pop } }, patterns: { "#{prefix} customer%" => 1, "#{prefix} %" => 2 },
+                               slots: 4, logger: Logger.new(StringIO.new))
+    @worker.start
+    becomes("1", "SELECT count(*) FROM jobq_workers() WHERE info->'patterns'->>1 = $1::text", "#{prefix} %")
+    running = "SELECT count(*) FROM jobq.jobs WHERE queue = $1::text AND status = 'processing'"
+    # The queues do not exist before the worker has started.
+    names.zip(%w[1 1 2]) do |name, most|
+      ask("SELECT count(*) FROM jobq_enqueue_many($1::text, '{1,2,3}', kind => 'x')", name)
+      becomes(most, running, name)
+    end
+    assert_equal(%w[1 1], names.first(2).map { |name| ask(running, name) })
+    9.times { go_on << nil }
+    becomes("9", "SELECT count(*) FROM jobq.jobs WHERE queue LIKE $1::text AND status = 'completed'", "#{prefix} %")
+  ensure
+    names.each { |name| ask("SELECT jobq_drop_queue($1::text, force => true)", name) }
+  end
+
   def error(id)
     ask("SELECT error FROM jobq.jobs WHERE id = $1::bigint", id)
   end

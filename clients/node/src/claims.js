@@ -178,7 +178,8 @@ export class Claims {
         this.#lookAt = Infinity;
         try {
             if (!(await this.#asked(MAY_LOOK))[0].may_look) return;
-            const rows = await this.#asked(OTHER_KINDS, [[...this.options.queues?.keys() ?? [this.options.queue]], this.options.kinds]);
+            const rows = await this.#asked(OTHER_KINDS, [
+                [...this.options.queues?.keys() ?? [this.options.queue]], [...this.options.patterns?.keys() ?? []], this.options.kinds]);
             this.#lookAt = now() + this.lookEvery;
             const kinds = rows.map(({ kind }) => (kind ? `of kind ${JSON.stringify(kind)}` : 'without a kind')).join(', ');
             if (kinds && kinds !== this.#otherKinds) {

@@ -4,6 +4,7 @@ import { nothing, ofError, ofReturn, release } from './outcome.js';
 import { Attempt } from './attempt.js';
 import { Collisions } from './collisions.js';
 import { nameOf } from './logger.js';
+import { slotsOfPatterns } from './patterns.js';
 
 export class Hand {
     #attempts = new Map();  // keyed by lease, because a job may come again before its first handler has ended
@@ -16,11 +17,14 @@ export class Hand {
 
     /**
      * heartbeats, reports: the worker's objects. away(): whether no claim will send completions. run(attempt): starts the
-     * handler. queues: a Map with the slots of each queue of a worker that serves several queues. hasRoom(): ends a wait, because
+     * handler. queues, patterns: Maps with the slots of each queue of a worker that serves several queues. hasRoom(): ends a wait, because
      * a slot of a queue that is not part of the wait is free. failed(attempt, outcome): returns the outcome to report for an attempt that may have failed.
      */
-    constructor({ slots, queues, log, heartbeats, reports, away, run, every, hasRoom = () => {}, failed = (attempt, outcome) => outcome }) {
+    constructor({
+        slots, queues, patterns, log, heartbeats, reports, away, run, every, hasRoom = () => {}, failed = (attempt, outcome) => outcome,
+    }) {
         Object.assign(this, { slots, queues, log, heartbeats, reports, away, run, every, hasRoom, failed });
+        this.slotsOfPatterns = patterns?.size ? slotsOfPatterns(patterns) : undefined;
     }
 
     get size() {
@@ -43,20 +47,26 @@ export class Hand {
     room() {
         this.#leftOut.clear();
         const room = this.slots - this.#busy + this.#done.length;
-        return this.queues ? Math.min(room, [...this.rooms().values()].reduce((sum, one) => sum + one, 0)) : room;
+        return this.queues && !this.slotsOfPatterns ? Math.min(room, [...this.rooms().values()].reduce((sum, one) => sum + one, 0)) : room;
     }
 
     /**
-     * Returns the free slots of each queue that has any, in the order of the queues; undefined if the worker serves one queue.
-     * waits: the worker is about to wait for jobs of these queues.
+     * Returns the free slots of each queue that has any, in the order of the queues; undefined if the worker serves one queue. If
+     * the worker has patterns, includes queues without free slots and queues of patterns that have running jobs, because the
+     * patterns would select all of these queues. waits: the worker is about to wait for jobs of these queues.
      */
     rooms(waits = false) {
         if (!this.queues) return undefined;
         const rooms = new Map();
-        for (const [queue, slots] of this.queues) {
+        const add = (queue, slots) => {
             const room = slots - (this.#busyIn.get(queue) ?? 0) + this.#done.filter(({ row }) => row.queue === queue).length;
-            if (room > 0) rooms.set(queue, room);
-            else if (waits) this.#leftOut.add(queue);
+            if (room > 0 || this.slotsOfPatterns) rooms.set(queue, Math.max(room, 0));
+            if (room <= 0 && waits) this.#leftOut.add(queue);
+        };
+        for (const [queue, slots] of this.queues) add(queue, slots);
+        for (const queue of this.slotsOfPatterns ? this.#busyIn.keys() : []) {
+            const slots = this.slotsOfPatterns(queue);
+            if (slots !== undefined && !this.queues.has(queue)) add(queue, slots);
         }
         return rooms;
     }
@@ -244,6 +254,8 @@ export class Hand {
 
     #count({ row: { queue } }, change) {
         this.#busy += change;
-        this.#busyIn.set(queue, (this.#busyIn.get(queue) ?? 0) + change);
+        const busy = (this.#busyIn.get(queue) ?? 0) + change;
+        if (busy > 0) this.#busyIn.set(queue, busy);
+        else this.#busyIn.delete(queue);
     }
 }

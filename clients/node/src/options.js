@@ -19,13 +19,15 @@ const port = (value) => {
     return found && found.port >= 1 && found.port <= 65535;
 };
 const list = (element) => (value) => Array.isArray(value) && value.length <= 1000 && value.every(element);
-const nameOfQueue = name(63);
-const queues = (value) => {
+const queues = (nameAllowed) => (value) => {
     if (typeof value !== 'object' || value === null) return false;
     const names = Array.isArray(value) ? value : Object.keys(value);
-    return names.length >= 1 && names.length <= 1000 && names.every(nameOfQueue) && (Array.isArray(value) || Object.values(value).every(count));
+    return names.length >= 1 && names.length <= 1000 && names.every(nameAllowed) && (Array.isArray(value) || Object.values(value).every(count));
 };
-const sumOf = (slots) => Math.min(1000, Object.values(slots).reduce((sum, one) => sum + one, 0));
+const slotsOfObjects = (...given) => given.flatMap((one) => (one && !Array.isArray(one) ? Object.values(one) : []));
+const sumOf = (slots) => Math.min(1000, slots.reduce((sum, one) => sum + one, 0));
+// A Map, because an object would put names that are numbers first. The queues of an array have the slots of the worker.
+const slotsByName = (given, slots) => new Map(Array.isArray(given) ? given.map((name) => [name, slots]) : Object.entries(given));
 const flag = (value) => typeof value === 'boolean';
 const int32 = (value) => Number.isInteger(value) && Math.abs(value) < 2 ** 31;
 const logger = (value) => ['info', 'warn', 'error'].every((level) => typeof value?.[level] === 'function');
@@ -34,14 +36,15 @@ const connection = (value) => ['string', 'object', 'function'].includes(typeof v
 // environment: the variable that optionsOfEnvironment() reads. otherwise: the default; without it, the option is undefined.
 const OPTIONS = {
     queue: { environment: 'JOBQ_QUEUE', allowed: name(63), says: 'a name of 1 to 63 bytes', otherwise: () => 'default' },
-    queues: { allowed: queues, says: 'an array of queues, or an object with the slots of each queue' },
+    queues: { allowed: queues(name(63)), says: 'an array of queues, or an object with the slots of each queue' },
+    patterns: { allowed: queues(name(126)), says: 'an array of patterns, or an object with the slots of each queue that a pattern matches' },
     queueOrder: {
         environment: 'JOBQ_QUEUE_ORDER', allowed: (value) => ['listed', 'random', 'oldest'].includes(value),
         says: "'listed', 'random', or 'oldest'", otherwise: () => 'listed',
     },
     slots: {
         environment: 'JOBQ_SLOTS', numeric: true, allowed: count, says: 'a whole number from 1 to 1000',
-        otherwise: (given) => (given.queues && !Array.isArray(given.queues) ? sumOf(given.queues) : 1),
+        otherwise: ({ queues, patterns }) => sumOf(slotsOfObjects(queues, patterns)) || 1,
     },
     batch: {
         environment: 'JOBQ_BATCH', numeric: true, allowed: count, says: 'a whole number from 1 to 1000',
@@ -120,11 +123,10 @@ export function checkedOptions(given) {
         }
         checked[option] = value;
     }
-    if (checked.queues) {
-        if (given.queue !== undefined) throw new OptionError('options queue and queues cannot be combined');
-        // A Map, because an object would put names that are numbers first.
-        checked.queues = new Map(Array.isArray(checked.queues) ? checked.queues.map((queue) => [queue, checked.slots]) : Object.entries(checked.queues));
-        checked.queue = [...checked.queues.keys()].join(',');
+    if (checked.queues || checked.patterns) {
+        if (given.queue !== undefined) throw new OptionError(`options queue and ${checked.queues ? 'queues' : 'patterns'} cannot be combined`);
+        for (const option of ['queues', 'patterns']) checked[option] = slotsByName(checked[option] ?? [], checked.slots);
+        checked.queue = [...checked.queues.keys(), ...checked.patterns.keys()].join(',');
     }
     checked.kinds = Object.keys(checked.handlers).sort();
     return checked;

@@ -9,9 +9,9 @@ const MOST_BYTES = 3000;    // the server accepts 4 kB of jsonb, which needs a f
  * Returns the argument worker_info of claims, waits, and heartbeats. now: passed to the statements as long as the worker works. last:
  * passed when the worker has stopped.
  */
-export function presenceOf({ workerId, queue, queues, slots, kinds }) {
+export function presenceOf({ workerId, queue, queues, patterns, slots, kinds }) {
     const info = {
-        worker_id: workerId, queues: queues ? [...queues.keys()] : [queue], slots, client: `jobq-node ${version}`,
+        worker_id: workerId, queues: queues ? [...queues.keys()] : [queue], ...(patterns?.size && { patterns: [...patterns.keys()] }), slots, client: `jobq-node ${version}`,
         started_at: new Date().toISOString(),
     };
     // A worker with very many kinds does not list them, and a worker with very many queues is not shown.

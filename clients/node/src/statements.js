@@ -1,4 +1,5 @@
 // The statements of a worker, that is, all SQL except the handlers' own. All values are parameters, and arrays are typed.
+import { slotsOfPatterns } from './patterns.js';
 import { toInterval } from './values.js';
 
 const FILTER = 'kinds => $K::text[], versions => $V::int[], capabilities => $C::text[]';
@@ -25,20 +26,22 @@ export const WAIT = numbered(
 
 // For a worker that serves several queues.
 const ANY = `worker_id => $W::text, batch => $B::int, ${FILTER}, heartbeat_timeout => $H::interval, queues => $Q::text[],
-     worker_info => $X::jsonb, weights => $G::int[], oldest_first => $O::boolean, batches => $S::int[]`;
-export const CLAIM_ANY = numbered(`SELECT ${CLAIMED} FROM jobq_claim_any(${ANY})`, ['Q', 'W', 'B', 'K', 'V', 'C', 'H', 'X', 'G', 'O', 'S']);
+     patterns => $P::text[], batches => $S::int[], worker_info => $X::jsonb, weights => $G::int[], oldest_first => $O::boolean`;
+export const CLAIM_ANY = numbered(`SELECT ${CLAIMED} FROM jobq_claim_any(${ANY})`, ['Q', 'W', 'B', 'K', 'V', 'C', 'H', 'X', 'P', 'S', 'G', 'O']);
 export const COMPLETE_AND_CLAIM_ANY = numbered(
     `SELECT ${CLAIMED} FROM jobq_complete_and_claim($I::bigint[], $L::bigint[], $R::jsonb[], ${ANY})`,
-    ['Q', 'W', 'B', 'K', 'V', 'C', 'H', 'X', 'G', 'O', 'S', 'I', 'L', 'R']);
+    ['Q', 'W', 'B', 'K', 'V', 'C', 'H', 'X', 'P', 'S', 'G', 'O', 'I', 'L', 'R']);
 export const WAIT_ANY = numbered(
-    `CALL jobq_wait_any($Q::text[], $T::interval, ${FILTER}, worker_id => $W::text, batch => $B::int, worker_info => $X::jsonb)`,
-    ['Q', 'W', 'B', 'T', 'K', 'V', 'C', 'X']);
+    `CALL jobq_wait_any($Q::text[], $T::interval, ${FILTER}, worker_id => $W::text, batch => $B::int, patterns => $P::text[],
+     batches => $S::int[], worker_info => $X::jsonb)`,
+    ['Q', 'W', 'B', 'T', 'K', 'V', 'C', 'X', 'P', 'S']);
 
 // Checked first, so that a role that cannot read the tables causes no error in the server log.
 export const MAY_LOOK = `SELECT count(*) = 2 AS may_look FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = 'jobq' AND c.relname IN ('jobs', 'lane_directory') AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
     AND pg_catalog.has_table_privilege(c.oid, 'SELECT')`;
-export const OTHER_KINDS = `SELECT DISTINCT d.kind FROM jobq.lane_directory d WHERE d.queue = ANY ($1::text[]) AND d.kind <> ALL ($2::text[])
+export const OTHER_KINDS = `SELECT DISTINCT d.kind FROM jobq.lane_directory d
+    WHERE (d.queue = ANY ($1::text[]) OR d.queue LIKE ANY ($2::text[])) AND d.kind <> ALL ($3::text[])
     AND EXISTS (SELECT FROM jobq.jobs j WHERE j._ready AND j._lane = d.lane AND j.queue = d.queue AND j.kind = d.kind)
     ORDER BY d.kind LIMIT 20`;
 
@@ -77,13 +80,20 @@ const filter = (options) => [options.kinds, options.versions, options.capabiliti
 // rooms: the free slots of the queues of a worker that serves several queues; a Map.
 export const claimValues = (options, batch, workerInfo = null, rooms = null) =>
     [rooms ? [...rooms.keys()] : options.queue, options.workerId, batch, ...filter(options), toInterval(options.heartbeatTimeout), workerInfo,
-        ...(rooms ? orderValues(options, rooms) : [])];
+        ...(rooms ? [...roomValues(options, rooms), ...orderValues(options, rooms)] : [])];
 
-const orderValues = ({ queueOrder, queues }, rooms) =>
-    [queueOrder === 'random' ? [...rooms.keys()].map((queue) => queues.get(queue)) : null, queueOrder === 'oldest', [...rooms.values()]];
+// The number of a pattern applies to each queue that it selects. A pattern does not select the queues in `rooms`.
+const roomValues = ({ patterns }, rooms) => [patterns.size ? [...patterns.keys()] : null, [...rooms.values(), ...patterns.values()]];
+
+const orderValues = ({ queueOrder, queues, patterns }, rooms) => {
+    const slotsOf = slotsOfPatterns(patterns);
+    const weights = () => [...[...rooms.keys()].map((queue) => queues.get(queue) ?? slotsOf(queue)), ...patterns.values()];
+    return [queueOrder === 'random' ? weights() : null, queueOrder === 'oldest'];
+};
 
 export const waitValues = (options, batch, seconds, workerInfo = null, rooms = null) =>
-    [rooms ? [...rooms.keys()] : options.queue, options.workerId, batch, toInterval(seconds), ...filter(options), workerInfo];
+    [rooms ? [...rooms.keys()] : options.queue, options.workerId, batch, toInterval(seconds), ...filter(options), workerInfo,
+        ...(rooms ? roomValues(options, rooms) : [])];
 
 /** Returns the IDs and leases of attempts as two arrays. */
 export const leasesOf = (attempts) => [attempts.map(({ row }) => row.id), attempts.map(({ row }) => row.lease)];

@@ -74,7 +74,7 @@ export class Worker {
         });
         const failures = failuresOf({ ...options, log });
         this.hand = new Hand({
-            slots: options.slots, queues: options.queues, hasRoom: () => this.#endWait(), log, heartbeats: this.heartbeats, reports: this.reports,
+            slots: options.slots, queues: options.queues, patterns: options.patterns, hasRoom: () => this.#endWait(), log, heartbeats: this.heartbeats, reports: this.reports,
             away: () => this.claims.away, run: (attempt) => this.#handle(attempt), every: (row) => this.#every(row),
             failed: (attempt, outcome) => failures(attempt.row, outcome, () => new Job(attempt)),
         });

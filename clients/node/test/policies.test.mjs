@@ -37,7 +37,7 @@ test('an error about a wrong option names it, its value, and the allowed values'
         workerId: ['', 'backend:1', 'w'.repeat(256)], heartbeatTimeout: [0.009], waitTimeout: [-1], pollInterval: [0],
         heartbeatInterval: [0], versions: ['1', [1.5]], capabilities: [[7]], connection: [7], logger: [{}], heartbeatThread: [1],
         errorDetails: ['yes', 1], onError: [1], livenessFile: ['', 7], livenessPort: [0, 65536, true, 'host', '::1:80', '1.5'],
-        handlers: [{}, { mail: 7 }, 'mail'],
+        handlers: [{}, { mail: 7 }, 'mail'], queues: ['q', [], {}, [7], { q: 0 }], patterns: ['%', [], ['p'.repeat(127)], { '%': 0.5 }],
     };
     for (const [option, values] of Object.entries(wrong)) {
         for (const value of values) {
@@ -45,7 +45,11 @@ test('an error about a wrong option names it, its value, and the allowed values'
                 && error.message.startsWith(`option ${option} `) && / must be .*, but is /.test(error.message), `${option}: ${value}`);
         }
     }
-    assert.throws(() => checkedOptions({ handlers, slot: 1 }), /unknown option slot; the options are queue, slots,/);
+    assert.throws(() => checkedOptions({ handlers, slot: 1 }), /unknown option slot; the options are queue, queues, patterns,/);
+    for (const option of ['queues', 'patterns']) {
+        assert.throws(() => checkedOptions({ handlers, queue: 'q', [option]: ['a'] }), new RegExp(`options queue and ${option} cannot be combined`));
+    }
+    assert.equal(checkedOptions({ handlers, queues: { a: 2 }, patterns: { 'b%': 3 } }).slots, 5);
     assert.throws(() => checkedOptions({}), /option handlers must be/);
     assert.throws(() => checkedOptions({ handlers, workerId: '' }), /workerId \(worker_id, JOBQ_WORKER_ID\)/);
     assert.doesNotMatch(String(catching(() => checkedOptions({ handlers, connection: Symbol('secret') }))), /secret/);
@@ -257,7 +261,7 @@ test('pauses double up to five seconds', () => {
 });
 
 test('no job is claimed after a stop', async () => {
-    const hand = { room: () => 1, takeDone: () => [], goAway() {}, wake() {} };
+    const hand = { room: () => 1, rooms() {}, takeDone: () => [], goAway() {}, wake() {} };
     const claims = new Claims({ options: checkedOptions({ handlers }), hand, configuration: () => ({}), log: {}, pace: new Pace({ log: {} }) });
     claims.connection = { query: () => Promise.reject(new Error('it claims')) };
     const over = claims.start();

@@ -48,6 +48,24 @@ test('a worker serves several queues within their slots', async () => {
     }
 });
 
+test('a worker serves queues that match a pattern', async () => {
+    let goOn;
+    const held = new Promise((resolve) => { goOn = resolve; });
+    const patterns = { 'pattern customer%': 1, 'pattern %': 2 };
+    const count = (queue, status) => database.value('SELECT count(*)::int FROM jobq.jobs WHERE queue LIKE $1 AND status::text = $2', [queue, status]);
+    await working({ patterns, slots: 4, handlers: { x: () => held } }, async () => {
+        await becomesTrue(() => database.value("SELECT count(*) > 0 FROM jobq_workers() WHERE info->'patterns' = $1", [JSON.stringify(Object.keys(patterns))]));
+        // The queues do not exist before the worker has started.
+        for (const [name, most] of [['customer a', 1], ['customer b', 1], ['mail', 2]]) {
+            await enqueueMany(pool, `pattern ${name}`, [1, 2, 3], { kind: 'x' });
+            await becomesTrue(async () => await count(`pattern ${name}`, 'processing') === most);
+        }
+        for (const name of ['a', 'b']) assert.equal(await count(`pattern customer ${name}`, 'processing'), 1);
+        goOn();
+        await becomesTrue(async () => await count('pattern %', 'completed') === 9);
+    });
+});
+
 test('a slot that becomes free ends the wait of a worker', async () => {
     const gates = { x: null };
     const held = new Promise((resolve) => { gates.x = resolve; });

@@ -75,6 +75,11 @@ export interface WorkerOptions {
     /** Serves several queues: their names, or the slots of each queue, that is, how many of its jobs run at the same time. */
     queues?: readonly string[] | Readonly<Record<string, number>>;
     /**
+     * Serves all queues whose names match these patterns, including queues that are created later: the patterns, or the slots of
+     * each queue that a pattern matches. The patterns have the syntax of LIKE.
+     */
+    patterns?: readonly string[] | Readonly<Record<string, number>>;
+    /**
      * The order in which the worker claims from its queues: as listed, random with chances proportional to the slots of the queues,
      * or the queue whose next job has the earliest runAt; default: 'listed'.
      */

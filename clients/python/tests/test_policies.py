@@ -36,7 +36,9 @@ class OptionsTest(unittest.TestCase):
                             ("batch", 0), ("worker_id", ""), ("worker_id", "backend:7"), ("heartbeat_timeout", 0), ("grace", -1),
                             ("grace", float("nan")), ("grace", None), ("wait_timeout", "soon"), ("versions", "1"), ("versions", [1, "2"]),
                             ("capabilities", "gpu"), ("poll_interval", 0), ("liveness_file", ""), ("liveness_port", 0),
-                            ("liveness_port", True), ("liveness_port", "host"), ("liveness_port", "::1:80"), ("liveness_port", "h:65536")):
+                            ("liveness_port", True), ("liveness_port", "host"), ("liveness_port", "::1:80"), ("liveness_port", "h:65536"),
+                            ("queues", "q"), ("queues", {"q": 0}), ("patterns", "%"), ("patterns", []), ("patterns", ["p" * 127]),
+                            ("patterns", {"%": 0})):
             with self.subTest(name=name, value=value), self.assertRaisesRegex(OptionError, f'"{name}"'):
                 Options(**{name: value})
 
@@ -728,6 +730,16 @@ class HandTest(unittest.TestCase):
         self.assertEqual(self.hand.rooms(waits=True), {"q": 1, "b": 1})
         self.hand.ended(second, Outcome(FAIL, "no"))
         self.assertFalse(self.hand.next_beat().wake)
+
+    def test_each_queue_of_a_pattern_has_its_own_slots(self):
+        self.hand = Hand(3, 3, None, 10.0, lambda: self.now, queues={"other": 1}, patterns={"q%": 1, "%": 2})
+        self.assertEqual((self.hand.next_claim(), self.hand.rooms()), (([], 3), {"other": 1}))
+        first, = self.claimed(1)
+        # The full queue is passed without slots, because the pattern would select it.
+        self.assertEqual((self.hand.next_claim(), self.hand.rooms(waits=True)), (([], 2), {"other": 1, "q": 0}))
+        self.hand.ended(first, Outcome(FAIL, "no"))
+        self.assertTrue(self.hand.next_beat().wake)
+        self.assertEqual(self.hand.rooms(waits=True), {"other": 1})
 
     def test_nothing_is_claimed_while_as_many_reports_as_slots_are_outstanding(self):
         failed = Outcome(FAIL, "no")

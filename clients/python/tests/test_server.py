@@ -107,6 +107,23 @@ class SeveralQueuesTest(Base):
                 self.assertTrue(worker.join(LIMIT))
                 self.assertEqual(most, dict(queues))
 
+    def test_a_worker_serves_queues_that_match_a_pattern(self):
+        go_on, prefix = threading.Event(), self.queue.replace("_", r"\_")
+        worker = jobq.Worker(patterns={f"{prefix} customer%": 1, f"{prefix} %": 2}, slots=4, handlers={"x": lambda job: go_on.wait(LIMIT)})
+        worker.start()
+        self.becomes([f"{prefix} customer%", f"{prefix} %"], "SELECT (SELECT info->'patterns' FROM jobq_workers() WHERE worker_id = %s)",
+                     worker.options.worker_id)
+        running = "SELECT count(*) FROM jobq.jobs WHERE queue = %s AND status = 'processing'"
+        # The queues do not exist before the worker has started.
+        for name, most in (("customer a", 1), ("customer b", 1), ("mail", 2)):
+            jobq.enqueue_many(self.connection, f"{self.queue} {name}", [1, 2, 3], kind="x")
+            self.becomes(most, running, f"{self.queue} {name}")
+        self.assertEqual([self.value(running, f"{self.queue} customer {name}") for name in "ab"], [1, 1])
+        go_on.set()
+        self.becomes(9, "SELECT count(*) FROM jobq.jobs WHERE queue LIKE %s AND status = 'completed'", f"{prefix} %")
+        worker.stop()
+        self.assertTrue(worker.join(LIMIT))
+
     def test_a_slot_that_becomes_free_ends_the_wait_of_a_worker(self):
         queues = {f"{self.queue} a": 1, f"{self.queue} b": 1}
         first, second = queues

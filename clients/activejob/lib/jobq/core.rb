@@ -149,7 +149,8 @@ module Jobq
       return if @hand.now < @look_at
 
       @look_at = @hand.now + LOOKS_EVERY
-      found = @claims.rows(Statements::OTHERS, Parameters.array(@options.queues&.keys || [@options.queue]), Parameters.array(@kinds)).first["found"]
+      names = [@options.named_queues, @options.given_patterns, @kinds].map { |list| Parameters.array(list) }
+      found = @claims.rows(Statements::OTHERS, *names).first["found"]
       @log.warn("#{@options.worker_id}: jobs that this worker does not claim are waiting in queue #{@options.queue_names}: #{found}") if found
     rescue PG::InsufficientPrivilege
       @look_at = Float::INFINITY

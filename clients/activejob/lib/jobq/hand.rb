@@ -36,6 +36,7 @@ module Jobq
     def initialize(options)
       @slots, @most, @longest, @grace = options.slots, options.most_claimed, options.heartbeat_interval, options.grace
       @queues = options.queues   # slots of each queue of a worker that serves several queues
+      @patterns = Patterns.new(options.patterns) if options.patterns&.any?
       @left_out = []             # queues for which the claiming thread does not wait, because their slots are taken
       @lock = Monitor.new
       @changed = @lock.new_cond
@@ -89,7 +90,7 @@ module Jobq
             return nil
           end
           room = [@slots - @running.size, @slots - @reports.size - @in_flight.size, @most].min
-          room = [room, free_slots.values.sum].min if @queues
+          room = [room, free_slots.values.sum].min if @queues && !@patterns
           if room.positive?
             expect(CLAIMS, 0)
             return [take_completions, room]
@@ -100,13 +101,15 @@ module Jobq
       end
     end
 
-    # Returns the free slots of each queue that has any, in the order of the queues; nil if the worker serves one queue. waits: the
-    # claiming thread is about to wait for jobs of these queues, so its wait must end when a slot of another queue becomes free.
+    # Returns the free slots of each queue that has any, in the order of the queues; nil if the worker serves one queue. If the worker
+    # has patterns, includes queues without free slots and queues of patterns that have running jobs, because the patterns would select
+    # all of these queues. waits: the claiming thread is about to wait for jobs of these queues, so its wait must end when a slot of
+    # another queue becomes free.
     def rooms(waits: false)
       @lock.synchronize do
         next unless @queues
 
-        free_slots.tap { |rooms| @left_out = @queues.keys - rooms.keys if waits }
+        free_slots.tap { |rooms| @left_out = (@queues.keys | rooms.keys).reject { |queue| rooms.fetch(queue, 0).positive? } if waits }
       end
     end
 
@@ -362,7 +365,9 @@ module Jobq
 
     def free_slots
       taken = @running.values.tally
-      @queues.to_h { |queue, slots| [queue, slots - taken.fetch(queue, 0)] }.select { |_, room| room.positive? }
+      of_patterns = @patterns ? (taken.keys - @queues.keys).to_h { |queue| [queue, @patterns.slots_of(queue)] }.compact : {}
+      rooms = @queues.merge(of_patterns).to_h { |queue, slots| [queue, [slots - taken.fetch(queue, 0), 0].max] }
+      @patterns ? rooms : rooms.select { |_, room| room.positive? }
     end
 
     def take_completions

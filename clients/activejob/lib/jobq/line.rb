@@ -72,7 +72,8 @@ module Jobq
     end
 
     def connect
-      connection = Connection.new(@given, "jobq #{@options.queues&.keys&.join(',') || @options.queue} #{@options.worker_id}") { |notice| heard(notice) }
+      served = @options.named_queues + @options.given_patterns
+      connection = Connection.new(@given, "jobq #{served.join(',')} #{@options.worker_id}") { |notice| heard(notice) }
       @opened += 1
       @log.info("#{@options.worker_id}: connected again for #{@name}") if @opened > 1
       connection

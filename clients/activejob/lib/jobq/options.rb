@@ -12,7 +12,7 @@ module Jobq
     DEFAULTS = {
       queue: "default", slots: 1, batch: nil, versions: nil, capabilities: nil, worker_id: nil, heartbeat_timeout: nil,
       heartbeat_interval: nil, wait_timeout: 30, poll_interval: nil, grace: 25, liveness_file: nil, liveness_port: nil,
-      queues: nil, queue_order: "listed"
+      queues: nil, patterns: nil, queue_order: "listed"
     }.freeze
     ORDERS = %w[listed random oldest].freeze
     PORT = /\A(?:([^:\[\]]+):|\[([^\]]+)\]:)?([0-9]{1,5})\z/.freeze
@@ -26,7 +26,7 @@ module Jobq
     def self.of_environment(environment = ENV)
       DEFAULTS.keys.each_with_object({}) do |name, found|
         text = environment["JOBQ_#{name.to_s.upcase}"].to_s
-        found[name] = from_text(name, text) unless text.empty? || %i[versions capabilities queues].include?(name)
+        found[name] = from_text(name, text) unless text.empty? || %i[versions capabilities queues patterns].include?(name)
       end
     end
 
@@ -54,7 +54,7 @@ module Jobq
 
       DEFAULTS.merge(given).each { |name, value| instance_variable_set(:"@#{name}", value) }
       @worker_id ||= self.class.new_worker_id
-      use_queues(given) if queues
+      use_queues(given) if queues || patterns
       check
       freeze
     end
@@ -63,9 +63,17 @@ module Jobq
       [batch || slots, slots].min
     end
 
-    # Returns the names of the queues, for messages.
+    # Returns the names of the queues and the patterns, for messages.
     def queue_names
-      (queues ? queues.keys : [queue]).map(&:inspect).join(", ")
+      (named_queues + given_patterns).map(&:inspect).join(", ")
+    end
+
+    def named_queues
+      queues ? queues.keys : [queue]
+    end
+
+    def given_patterns
+      patterns ? patterns.keys : []
     end
 
     # Returns the host, which is nil for all addresses, and the port.
@@ -75,16 +83,24 @@ module Jobq
 
     private
 
-    # The slots of a list of queues are those of the worker. The slots of the worker default to the sum of the slots of its queues.
+    # The queues of an array have the slots of the worker. The slots of the worker default to the sum of the slots in the hashes.
     def use_queues(given)
-      raise OptionError, 'options "queue" and "queues" cannot be combined' if given.key?(:queue)
+      { queues: 63, patterns: 126 }.each { |name, most| check_queues(name, most, given) unless value(name).nil? }
+      own = [queues, patterns].grep(Hash).flat_map(&:values)
+      @slots = [own.sum, MOST].min if own.any? && !given[:slots]
+      @queues, @patterns = [queues, patterns].map do |named|
+        (named.is_a?(Hash) ? named.dup : named.to_a.to_h { |name| [name, slots] }).freeze
+      end
+    end
 
-      names = queues.is_a?(Hash) ? queues.keys : queues
-      fits = names.is_a?(Array) && names.size.between?(1, MOST) && names.all? { |name| name.is_a?(String) && name.bytesize.between?(1, 63) }
-      fits &&= queues.is_a?(Array) || queues.values.all? { |slots| slots.is_a?(Integer) && slots.between?(1, MOST) }
-      wrong(:queues, "be an array of 1 to #{MOST} queues, or a hash with the slots of each queue") unless fits
-      @slots = [queues.values.sum, MOST].min if queues.is_a?(Hash) && !given[:slots]
-      @queues = (queues.is_a?(Hash) ? queues.dup : queues.to_h { |name| [name, slots] }).freeze
+    def check_queues(option, most, given)
+      raise OptionError, "options \"queue\" and \"#{option}\" cannot be combined" if given.key?(:queue)
+
+      named = value(option)
+      names = named.is_a?(Hash) ? named.keys : named
+      fits = names.is_a?(Array) && names.size.between?(1, MOST) && names.all? { |name| name.is_a?(String) && name.bytesize.between?(1, most) }
+      fits &&= named.is_a?(Array) || named.values.all? { |slots| slots.is_a?(Integer) && slots.between?(1, MOST) }
+      wrong(option, "be an array of 1 to #{MOST} #{option}, or a hash with the slots of each queue") unless fits
     end
 
     def check

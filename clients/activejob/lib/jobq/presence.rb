@@ -13,8 +13,9 @@ module Jobq
     attr_reader :now, :last
 
     def initialize(options, kinds)
-      info = { worker_id: options.worker_id, queues: options.queues&.keys || [options.queue], slots: options.slots,
+      info = { worker_id: options.worker_id, queues: options.named_queues, slots: options.slots,
                client: "jobq-activejob #{VERSION}", started_at: Time.now.utc.iso8601(3) }
+      info[:patterns] = options.given_patterns if options.given_patterns.any?
       # A worker with very many kinds does not list them, and a worker with very many queues is not shown.
       @now = [{ **info, kinds: kinds }, info].map { |each| JSON.generate(each) }.find { |text| text.bytesize <= MOST_BYTES }
       @last = JSON.generate({ **info, expires_in: "0" }) if @now

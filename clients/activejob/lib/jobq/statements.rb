@@ -18,16 +18,17 @@ module Jobq
     # For a worker that serves several queues.
     ANY = "worker_id => $2::text, batch => $3::int, kinds => $4::text[], versions => $5::int[], capabilities => $6::text[], " \
           "heartbeat_timeout => $7::interval, worker_info => $8::jsonb, " \
-          "queues => $1::text[], weights => $9::int[], oldest_first => $10::boolean, batches => $11::int[]"
+          "queues => $1::text[], patterns => $9::text[], batches => $10::int[], weights => $11::int[], oldest_first => $12::boolean"
     CLAIM_ANY = "SELECT #{CLAIMED} FROM jobq_claim_any(#{ANY})"
-    COMPLETE_AND_CLAIM_ANY = "SELECT #{CLAIMED} FROM jobq_complete_and_claim($12::bigint[], $13::bigint[], $14::jsonb[], #{ANY})"
-    WAIT_ANY = "CALL jobq_wait_any($1::text[], $2::interval, $3::text[], $4::int[], $5::text[], $6::text, $7::int, worker_info => $8::jsonb)"
+    COMPLETE_AND_CLAIM_ANY = "SELECT #{CLAIMED} FROM jobq_complete_and_claim($13::bigint[], $14::bigint[], $15::jsonb[], #{ANY})"
+    WAIT_ANY = "CALL jobq_wait_any($1::text[], $2::interval, $3::text[], $4::int[], $5::text[], $6::text, $7::int, worker_info => $8::jsonb, " \
+               "patterns => $9::text[], batches => $10::int[])"
     WAITS = [WAIT, WAIT_ANY].freeze
     # Counts at most a thousand jobs of each lane.
     OTHERS = <<~SQL
       SELECT string_agg(n || CASE kind WHEN '' THEN ' without a kind' ELSE ' of kind ' || quote_literal(kind) END, ', ' ORDER BY kind) AS found
       FROM (SELECT d.kind, sum((SELECT count(*) FROM (SELECT FROM jobq.jobs j WHERE j._ready AND j._lane = d.lane LIMIT 1000) few)) AS n
-            FROM jobq.lane_directory d WHERE d.queue = ANY ($1::text[]) AND d.kind <> ALL ($2::text[]) GROUP BY d.kind) counted WHERE n > 0
+            FROM jobq.lane_directory d WHERE (d.queue = ANY ($1::text[]) OR d.queue LIKE ANY ($2::text[])) AND d.kind <> ALL ($3::text[]) GROUP BY d.kind) counted WHERE n > 0
     SQL
     WAKE = "SELECT jobq_wake($1::text)"
 
@@ -54,21 +55,27 @@ module Jobq
 
     module_function
 
-    # Returns the parameters $1 to $8 of a claim, or $1 to $11 of a claim from several queues. rooms: the free slots of the queues.
+    # Returns the parameters $1 to $8 of a claim, or $1 to $12 of a claim from several queues. rooms: the free slots of the queues.
     def claim_parameters(options, kinds, batch, worker_info, rooms = nil)
       [rooms ? Parameters.array(rooms.keys) : options.queue, options.worker_id, batch.to_s, Parameters.array(kinds),
        Parameters.array(options.versions), Parameters.array(options.capabilities), Parameters.interval(options.heartbeat_timeout), worker_info,
-       *(order_parameters(options, rooms) if rooms)]
+       *(room_parameters(options, rooms) + order_parameters(options, rooms) if rooms)]
+    end
+
+    # The number of a pattern applies to each queue that it selects. A pattern does not select the queues in `rooms`.
+    def room_parameters(options, rooms)
+      [(Parameters.array(options.patterns.keys) if options.patterns.any?), Parameters.array(rooms.values + options.patterns.values)]
     end
 
     def order_parameters(options, rooms)
-      weights = options.queue_order == "random" ? Parameters.array(options.queues.values_at(*rooms.keys)) : nil
-      [weights, (options.queue_order == "oldest").to_s, Parameters.array(rooms.values)]
+      patterns = Patterns.new(options.patterns)
+      weights = rooms.keys.map { |queue| options.queues[queue] || patterns.slots_of(queue) } + options.patterns.values
+      [(Parameters.array(weights) if options.queue_order == "random"), (options.queue_order == "oldest").to_s]
     end
 
     def wait_parameters(options, kinds, batch, timeout, worker_info, rooms = nil)
       [rooms ? Parameters.array(rooms.keys) : options.queue, Parameters.interval(timeout), Parameters.array(kinds), Parameters.array(options.versions),
-       Parameters.array(options.capabilities), options.worker_id, batch.to_s, worker_info]
+       Parameters.array(options.capabilities), options.worker_id, batch.to_s, worker_info, *(room_parameters(options, rooms) if rooms)]
     end
   end
 end

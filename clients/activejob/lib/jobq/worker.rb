@@ -15,7 +15,7 @@ module Jobq
       @options = Options.new(**options)
       @handlers, @given, @log = handlers, connection, logger
       @failures = Failures.new(logger, error_details: error_details, on_error: on_error)
-      @connections = Connections.new(connection, "jobq #{@options.queues&.keys&.join(',') || @options.queue} #{@options.worker_id} handler")
+      @connections = Connections.new(connection, "jobq #{(@options.named_queues + @options.given_patterns).join(',')} #{@options.worker_id} handler")
       @work, @threads, @when_over = Thread::Queue.new, [], -> {}
     end
 

@@ -50,7 +50,7 @@ class Core:
         self.conninfo, self.connect_options = conninfo, connect_options
         self.begin, self.run = begin, run
         self.hand = Hand(options.slots, options.most_claimed, options.heartbeat_interval, options.grace,  # type: ignore[arg-type]
-                         queues=options.queues)  # type: ignore[arg-type]
+                         queues=options.queues, patterns=options.patterns)  # type: ignore[arg-type]
         self.presence = Presence(options, self.kinds)
         self.wait_timeout = float(options.wait_timeout)  # type: ignore[arg-type]
         self.pace, self.has_warned, self.has_told_of_timeout = Pace(), False, False
@@ -113,7 +113,7 @@ class Core:
 
     def arguments(self) -> Dict[str, Any]:
         """Returns the parameters of the connections for claims and heartbeats."""
-        return connect.arguments(self.conninfo, self.connect_options, f"jobq {self.options.queue if self.options.queues is None else ','.join(self.options.queues)} "
+        return connect.arguments(self.conninfo, self.connect_options, f"jobq {','.join(self.options.named_queues + self.options.given_patterns)} "
                                  f"{self.options.worker_id}")
 
     def _keep_covered(self, cover: Cover) -> None:
@@ -290,7 +290,7 @@ class Core:
             if not self._claims.all(statements.MAY_LOOK, ())[0]["may_look"]:
                 self.look_at = float("inf")
                 return
-            kinds = [row["kind"] for row in self._claims.all(statements.OTHER_KINDS, (list(self.options.queues or [self.options.queue]), self.kinds))]
+            kinds = [row["kind"] for row in self._claims.all(statements.OTHER_KINDS, (self.options.named_queues, self.options.given_patterns, self.kinds))]
         except psycopg.Error as error:   # a router has other tables
             log.debug("%s: could not look for jobs of other kinds: %s", self.options.worker_id, error)
             self.look_at = float("inf")

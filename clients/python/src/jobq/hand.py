@@ -14,6 +14,7 @@ from .connect import pause_after
 from .cover import Cover
 from .job import BaseJob
 from .outcome import COMPLETE, NOTHING, RELEASE, Outcome
+from .patterns import Patterns
 
 Report = Tuple[BaseJob, Outcome]
 CLAIMS, HEARTBEATS = "claims", "heartbeats"   # the two threads
@@ -41,8 +42,10 @@ class Beat:
 
 class Hand:
     def __init__(self, slots: int, most: int, interval: Optional[float], grace: float,
-                 clock: Callable[[], float] = time.monotonic, queues: Optional[Dict[str, int]] = None) -> None:
+                 clock: Callable[[], float] = time.monotonic, queues: Optional[Dict[str, int]] = None,
+                 patterns: Optional[Dict[str, int]] = None) -> None:
         self.queues = queues   # slots of each queue of a worker that serves several queues
+        self.patterns = Patterns(patterns) if patterns else None
         self.slots, self.most, self.longest, self.grace, self.clock = slots, most, interval, grace, clock
         self.changed = threading.Condition()
         self.cover: Optional[Cover] = None          # sends heartbeats while this process is blocked
@@ -92,7 +95,7 @@ class Hand:
                     self.changed.notify_all()
                     return None
                 room = min(self.slots - len(self.running), self.slots - len(self.reports) - len(self.in_flight), self.most)
-                if self.queues is not None:
+                if self.queues is not None and self.patterns is None:
                     room = min(room, sum(self._rooms().values()))
                 if room > 0:
                     self.expect(CLAIMS, 0.0)
@@ -101,12 +104,14 @@ class Hand:
                 self.changed.wait()
 
     def rooms(self, waits: bool = False) -> Dict[str, int]:
-        """Returns the free slots of each queue that has any, in the order of the queues. waits: the claiming thread is about to
-        wait for jobs of these queues, so its wait must end when a slot of another queue becomes free."""
+        """Returns the free slots of each queue that has any, in the order of the queues. If the worker has patterns, includes
+        queues without free slots and queues of patterns that have running jobs, because the patterns would select all of these
+        queues. waits: the claiming thread is about to wait for jobs of these queues, so its wait must end when a slot of another
+        queue becomes free."""
         with self.changed:
             rooms = self._rooms()
             if waits and self.queues is not None:
-                self.left_out = set(self.queues) - set(rooms)
+                self.left_out = {queue for queue in {*self.queues, *rooms} if not rooms.get(queue)}
             return rooms
 
     def claimed(self, job: BaseJob) -> bool:
@@ -308,9 +313,10 @@ class Hand:
     def _rooms(self) -> Dict[str, int]:
         rooms = dict(self.queues or {})
         for queue in self.running.values():
-            if queue in rooms:
-                rooms[queue] -= 1
-        return {queue: room for queue, room in rooms.items() if room > 0}
+            slots = self.patterns.slots_of(queue) if self.patterns is not None else None
+            if queue in rooms or slots is not None:
+                rooms[queue] = rooms.get(queue, slots) - 1  # type: ignore[operator]
+        return {queue: max(room, 0) for queue, room in rooms.items() if room > 0 or self.patterns is not None}
 
     def _drop(self, job: BaseJob) -> None:
         self.jobs.pop(job.lease, None)

@@ -14,6 +14,7 @@ from .errors import Delay, OptionError
 
 MOST = 1000
 MOST_QUEUES = 1000
+MOST_PATTERN_BYTES = 126
 QUEUE_ORDERS = ("listed", "random", "oldest")
 LEAST_SECONDS = {"heartbeat_timeout": 0.01, "heartbeat_interval": 0.01, "wait_timeout": 0.0, "poll_interval": 0.01, "grace": 0.0}
 
@@ -38,6 +39,7 @@ class Options:
     liveness_file: Optional[Union[str, "os.PathLike[str]"]] = None
     liveness_port: Optional[Union[int, str]] = None
     queues: Optional[Union[Mapping[str, int], Sequence[str]]] = None
+    patterns: Optional[Union[Mapping[str, int], Sequence[str]]] = None
     queue_order: str = "listed"
 
     def __post_init__(self) -> None:
@@ -45,12 +47,17 @@ class Options:
             value = getattr(self, option.name)
             if value is not None or option.default is not None:
                 object.__setattr__(self, option.name, _checked(option.name, value))
-        if self.queues is not None and self.queue != "default":
-            raise OptionError('options "queue" and "queues" cannot be combined')
+        for name in ("queues", "patterns"):
+            if getattr(self, name) is not None and self.queue != "default":
+                raise OptionError(f'options "queue" and "{name}" cannot be combined')
         if self.slots is None:
-            object.__setattr__(self, "slots", min(sum(self.queues.values()), MOST) if isinstance(self.queues, Mapping) else 1)
-        if self.queues is not None and not isinstance(self.queues, Mapping):   # without slots of their own
-            object.__setattr__(self, "queues", {queue: self.slots for queue in self.queues})
+            own = [slots for given in (self.queues, self.patterns) if isinstance(given, Mapping) for slots in given.values()]
+            object.__setattr__(self, "slots", min(sum(own), MOST) if own else 1)
+        several = self.queues is not None or self.patterns is not None
+        for name in ("queues", "patterns"):   # lists do not contain slots
+            given = getattr(self, name) or ()
+            if several and not isinstance(given, Mapping):
+                object.__setattr__(self, name, {each: self.slots for each in given})
 
     @property
     def most_claimed(self) -> int:
@@ -58,8 +65,16 @@ class Options:
 
     @property
     def queue_names(self) -> str:
-        """Returns the names of the queues, for messages."""
-        return repr(self.queue) if self.queues is None else ", ".join(repr(queue) for queue in self.queues)
+        """Returns the names of the queues and the patterns, for messages."""
+        return ", ".join(map(repr, self.named_queues + self.given_patterns))
+
+    @property
+    def named_queues(self) -> list[str]:
+        return [self.queue] if self.queues is None else list(self.queues)
+
+    @property
+    def given_patterns(self) -> list[str]:
+        return list(self.patterns or ())
 
     @property
     def liveness_address(self) -> Optional[Tuple[str, int]]:
@@ -76,7 +91,7 @@ def options_of_environment(environment: Optional[Mapping[str, str]] = None) -> d
     found: dict[str, Any] = {}
     for option in fields(Options):
         text = environment.get(f"JOBQ_{option.name.upper()}", "")
-        if text == "" or option.name in ("versions", "capabilities", "queues"):
+        if text == "" or option.name in ("versions", "capabilities", "queues", "patterns"):
             continue
         try:
             found[option.name] = _checked(option.name, _of_text(option.name, text))
@@ -111,7 +126,9 @@ def _checked(name: str, value: Any) -> Any:
     elif name == "liveness_port":
         _check_port(name, value)
     elif name == "queues":
-        value = _queues(name, value)
+        value = _queues(name, value, 63)
+    elif name == "patterns":
+        value = _queues(name, value, MOST_PATTERN_BYTES)
     elif name == "queue_order":
         if value not in QUEUE_ORDERS:
             raise _wrong(name, value, "be " + " or ".join(repr(order) for order in QUEUE_ORDERS))
@@ -122,12 +139,12 @@ def _checked(name: str, value: Any) -> Any:
     return value
 
 
-def _queues(name: str, value: object) -> Any:
-    """Returns the queues with their slots, or a list of queues that share the slots of the worker."""
+def _queues(name: str, value: object, most: int) -> Any:
+    """Returns the queues or patterns with their slots, or a list of queues or patterns that share the slots of the worker."""
     if isinstance(value, (str, bytes)) or not isinstance(value, (Mapping, Sequence)) or not 1 <= len(value) <= MOST_QUEUES:
-        raise _wrong(name, value, f"be a dict or list of 1 to {MOST_QUEUES} queues")
+        raise _wrong(name, value, f"be a dict or list of 1 to {MOST_QUEUES} {name}")
     for queue in value:
-        _check_name(name, queue, 63)
+        _check_name(name, queue, most)
     if not isinstance(value, Mapping):
         return list(value)
     for slots in value.values():

@@ -16,8 +16,10 @@ class Presence:
     passed when the worker has stopped."""
 
     def __init__(self, options: Options, kinds: Sequence[str]) -> None:
-        info: Dict[str, Any] = {"worker_id": options.worker_id, "queues": list(options.queues or [options.queue]), "slots": options.slots,
+        info: Dict[str, Any] = {"worker_id": options.worker_id, "queues": options.named_queues, "slots": options.slots,
                                 "client": f"jobq-python {__version__}", "started_at": datetime.now(timezone.utc).isoformat()}
+        if options.patterns:
+            info["patterns"] = options.given_patterns
         self.last: Optional[str] = statements.as_json({**info, "expires_in": "0"})
         with_kinds = statements.as_json({**info, "kinds": list(kinds)})
         # A worker with very many kinds does not list them, and a worker with very many queues is not shown.

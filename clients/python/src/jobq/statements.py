@@ -11,6 +11,7 @@ from typing import Any, Iterable, Mapping, Optional, Sequence, Union
 
 from .options import Options
 from .parameters import TYPES, interval, queue_of, specs_of, value_of
+from .patterns import Patterns
 
 _CLAIM_ARGUMENTS = """%(queue)s::text, %(worker_id)s::text, %(batch)s::int, %(kinds)s::text[], %(versions)s::int[],
     %(capabilities)s::text[], %(heartbeat_timeout)s::interval, worker_info => %(worker_info)s::jsonb"""
@@ -28,13 +29,13 @@ WAIT = """CALL jobq_wait(%(queue)s::text, %(wait_timeout)s::interval, %(kinds)s:
 _CLAIM_ANY_ARGUMENTS = """worker_id => %(worker_id)s::text, batch => %(batch)s::int, kinds => %(kinds)s::text[],
     versions => %(versions)s::int[], capabilities => %(capabilities)s::text[], heartbeat_timeout => %(heartbeat_timeout)s::interval,
     queues => %(queues)s::text[], weights => %(weights)s::int[], oldest_first => %(oldest_first)s::boolean, batches => %(batches)s::int[],
-    worker_info => %(worker_info)s::jsonb"""
+    patterns => %(patterns)s::text[], worker_info => %(worker_info)s::jsonb"""
 CLAIM_ANY = f"SELECT {_CLAIMED} FROM jobq_claim_any({_CLAIM_ANY_ARGUMENTS})"
 COMPLETE_AND_CLAIM_ANY = f"""SELECT {_CLAIMED} FROM jobq_complete_and_claim(%(ids)s::bigint[], %(leases)s::bigint[], %(results)s::jsonb[],
     {_CLAIM_ANY_ARGUMENTS})"""
 WAIT_ANY = """CALL jobq_wait_any(%(queues)s::text[], %(wait_timeout)s::interval, %(kinds)s::text[], %(versions)s::int[],
     %(capabilities)s::text[], %(worker_id)s::text, %(batch)s::int,
-    worker_info => %(worker_info)s::jsonb)"""
+    patterns => %(patterns)s::text[], batches => %(batches)s::int[], worker_info => %(worker_info)s::jsonb)"""
 WAITS = (WAIT, WAIT_ANY)
 WAKE = "SELECT jobq_wake(%s::text)"
 
@@ -42,7 +43,8 @@ WAKE = "SELECT jobq_wake(%s::text)"
 MAY_LOOK = """SELECT count(*) = 2 AS may_look FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = 'jobq' AND c.relname IN ('jobs', 'lane_directory') AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
     AND pg_catalog.has_table_privilege(c.oid, 'SELECT')"""
-OTHER_KINDS = """SELECT DISTINCT d.kind FROM jobq.lane_directory d WHERE d.queue = ANY (%s::text[]) AND d.kind <> ALL (%s::text[])
+OTHER_KINDS = """SELECT DISTINCT d.kind FROM jobq.lane_directory d
+    WHERE (d.queue = ANY (%s::text[]) OR d.queue LIKE ANY (%s::text[])) AND d.kind <> ALL (%s::text[])
     AND EXISTS (SELECT FROM jobq.jobs j WHERE j._ready AND j._lane = d.lane AND j.queue = d.queue AND j.kind = d.kind)
     ORDER BY d.kind LIMIT 20"""
 
@@ -87,10 +89,13 @@ def claim_parameters(options: Options, kinds: list[str], batch: int, worker_info
 
 def queue_parameters(options: Options, rooms: Mapping[str, int]) -> dict[str, Any]:
     """Returns the additional parameters for a worker that serves several queues. rooms: the free slots of the queues."""
-    assert isinstance(options.queues, Mapping)
+    assert isinstance(options.queues, Mapping) and isinstance(options.patterns, Mapping)
+    slots = [*options.patterns.values()]
+    found = Patterns(options.patterns)
+    weights = [options.queues.get(queue) or found.slots_of(queue) for queue in rooms] + slots if options.queue_order == "random" else None
     return {
-        "queues": list(rooms), "batches": list(rooms.values()), "oldest_first": options.queue_order == "oldest",
-        "weights": [options.queues[queue] for queue in rooms] if options.queue_order == "random" else None,
+        "queues": list(rooms), "batches": [*rooms.values(), *slots], "oldest_first": options.queue_order == "oldest", "weights": weights,
+        "patterns": options.given_patterns or None,
     }
 
 

@@ -30,7 +30,7 @@ module Jobq
       end
 
       def initialize(arguments)
-        @queues, @queue_slots, @kinds, @requires = [], {}, nil, []
+        @queues, @patterns, @queue_slots, @kinds, @requires = [], [], {}, nil, []
         @options = Jobq::Options.of_environment
         rest = parser.parse(arguments)
         raise OptionError, "unexpected argument: #{rest.first}" if rest.any?
@@ -50,7 +50,8 @@ module Jobq
           parser.on("-r", "--require FILE", "file that loads the application (default: #{RAILS})") { |file| @requires << file }
           parser.on("-q", "--queue NAME", "queue to serve (default: JOBQ_QUEUE); repeat the option to serve",
                     "several queues, each with its own slots") { |name| @queues << name }
-          parser.on("--queue-slots NAME=N", "slots of one of several queues (default: --slots)") { |text| set_slots(text) }
+          parser.on("--queue-pattern PATTERN", "serve all queues whose names match the LIKE pattern; can be repeated") { |text| @patterns << text }
+          parser.on("--queue-slots NAME=N", "slots of one of several queues, or of each queue of a", "pattern (default: --slots)") { |text| set_slots(text) }
           parser.on("--kinds LIST", Array, "job classes to perform (default: all classes that are loaded)") { |kinds| @kinds = kinds }
           FLAGS.each do |flag, (name, description)|
             parser.on(flag, "#{description} (JOBQ_#{name.upcase})") { |text| @options[name] = Jobq::Options.from_text(name, text) }
@@ -81,19 +82,21 @@ module Jobq
       end
 
       def queues
-        return @queues.uniq if @queues.any?
+        return @queues.uniq if @queues.any? || @patterns.any?
 
         [@options[:queue] || Jobq::Options::DEFAULTS[:queue]]
       end
 
       # Returns the options of the worker. If it serves several queues, --slots applies to each of them.
       def options
-        unserved = @queue_slots.keys - queues
+        unserved = @queue_slots.keys - queues - @patterns
         raise OptionError, "--queue-slots names a queue that is not served: #{unserved.first}" if unserved.any?
-        return @options.merge({ queue: queues.first, slots: @queue_slots[queues.first] }.compact) if queues.size == 1
+        return @options.merge({ queue: queues.first, slots: @queue_slots[queues.first] }.compact) if queues.size == 1 && @patterns.empty?
 
         slots = @options[:slots] || Jobq::Options::DEFAULTS[:slots]
-        @options.reject { |name, _| %i[queue slots].include?(name) }.merge(queues: queues.to_h { |queue| [queue, @queue_slots[queue] || slots] })
+        several = { queues: queues, patterns: @patterns.uniq }.reject { |_, names| names.empty? }
+        @options.reject { |name, _| %i[queue slots].include?(name) }
+                .merge(several.transform_values { |names| names.to_h { |name| [name, @queue_slots[name] || slots] } })
       end
 
       # The name of a queue may contain "=".

@@ -1,0 +1,14 @@
+// Patterns of queue names, with the syntax of LIKE. Needs no server.
+const WILDCARDS = { '%': '.*', _: '.' };
+
+const regexOf = (pattern) => new RegExp(`^${[...pattern.matchAll(/\\.|./gsu)]
+    .map(([part]) => WILDCARDS[part] ?? [...part].at(-1).replace(/[\\^$.*+?()[\]{}|/-]/, '\\$&')).join('')}$`, 'su');
+
+/**
+ * Returns a function that returns the slots of the first pattern that matches a queue, as the server does, or undefined if no
+ * pattern matches. patterns: a Map with the slots of each queue that a pattern matches.
+ */
+export function slotsOfPatterns(patterns) {
+    const regexes = [...patterns].map(([pattern, slots]) => [regexOf(pattern), slots]);
+    return (queue) => regexes.find(([regex]) => regex.test(queue))?.[1];
+}
