@@ -247,7 +247,11 @@ function make_ids(name,    list, n, i, text, aligned, cut, names) {
     print "DECLARE\n    _shards  integer[];"
     print "    _shard   integer;\n    _rows    jobq_router." name "_row[] := '{}';\n    _faults  jobq_router.fault[] := '{}';"
     printf "%s%s", parts_of, faults
-    print "BEGIN\n    PERFORM jobq_router.know($1);\n    _shards := ARRAY(SELECT DISTINCT jobq_router.known_shard(id) FROM unnest($1) id ORDER BY 1);"
+    print "BEGIN"
+    # Without ids, the call is only about the worker.
+    for (i = 1; i <= arguments_of[name]; i++)
+        if (argument[name, i] == "worker_info") print "    IF cardinality($1) = 0 AND cardinality($2) = 0 AND $" i " IS NOT NULL THEN\n        PERFORM jobq_router.tell_shards($" i ");\n        RETURN;\n    END IF;"
+    print "    PERFORM jobq_router.know($1);\n    _shards := ARRAY(SELECT DISTINCT jobq_router.known_shard(id) FROM unnest($1) id ORDER BY 1);"
     print "    IF cardinality(_shards) <= 1 OR array_position(_shards, NULL) IS NOT NULL OR NOT (true" aligned ") THEN"
     print "        _shards := ARRAY[coalesce((SELECT min(s) FROM unnest(_shards) s), jobq_router.any_shard())];\n    END IF;"
     print "    FOREACH _shard IN ARRAY _shards LOOP\n        BEGIN"

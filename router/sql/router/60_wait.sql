@@ -103,15 +103,62 @@ $$;
 CREATE FUNCTION jobq_router.next_pause(pause double precision) RETURNS double precision
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$ SELECT least(pause * 1.5, 0.25) $$;
 
+-- A wait that claims nothing would not tell the shards that the worker is still connected.
+--: pass what a worker says about itself to all shards that can be reached
+CREATE FUNCTION jobq_router.tell_shards(worker_info jsonb) RETURNS void
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    _shard    integer;
+    _answered boolean := false;
+    _faults   jobq_router.fault[] := '{}';
+    _fault    jobq_router.fault;
+BEGIN
+    FOR _shard IN SELECT s.shard_id FROM jobq_router.shards s ORDER BY jobq_router.is_doubtful(s.shard_id), 1 LOOP
+        CONTINUE WHEN _answered AND jobq_router.is_doubtful(_shard);
+        BEGIN
+            PERFORM FROM jobq_router.at_jobq_heartbeat_many(_shard, 0, '{}', '{}', $1);
+            _answered := true;
+        EXCEPTION WHEN OTHERS THEN
+            --@ caught _shard
+            IF jobq_router.meaning(_fault.state, _fault.message) IN ('unreached', 'lost') THEN
+                PERFORM jobq_router.note_down(_shard);
+                _faults := _faults || _fault;
+            ELSE
+                PERFORM jobq_router.raise(_fault);
+            END IF;
+        END;
+    END LOOP;
+    IF NOT _answered THEN
+        PERFORM jobq_router.require_shards(), jobq_router.raise_first(_faults, '{}');
+    END IF;
+END
+$$;
+
+-- A shard forgets a worker after a minute without a call.
+--: pass what a waiting worker says about itself to the shards, unless this was done at "told" and in the last 20 seconds; returns
+--: when it was done
+CREATE FUNCTION jobq_router.tell_at_times(worker_info jsonb, told timestamptz) RETURNS timestamptz
+    LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF worker_info IS NULL OR clock_timestamp() - told < interval '20 s' THEN
+        RETURN told;
+    END IF;
+    PERFORM jobq_router.tell_shards(worker_info);
+    RETURN clock_timestamp();
+END
+$$;
+
 -- The first check comes after a pause, because the worker has just found nothing to claim, and what prevents claims of a pending
 -- job, such as a limit, may last for some time.
 --@ function jobq_wait
 DECLARE
     _until timestamptz := jobq_router.wait_until(timeout);
     _pause double precision := 0.01;
+    _told timestamptz;
 BEGIN
     PERFORM jobq_router.require_shards(), jobq_router.check_wait_batch(batch);
     LOOP
+        _told := jobq_router.tell_at_times(worker_info, _told);
         EXIT WHEN jobq_router.take_wake(worker_id);
         COMMIT;
         EXIT WHEN clock_timestamp() >= _until;
@@ -127,11 +174,13 @@ END
 DECLARE
     _until timestamptz := jobq_router.wait_until(timeout);
     _pause double precision := 0.01;
+    _told timestamptz;
 BEGIN
     PERFORM jobq_router.check_queue_arguments(patterns, false);
     PERFORM FROM @extschema@.jobq_claim_any(queues, worker_id, 0, kinds, versions, capabilities, batches => batches);
     PERFORM jobq_router.require_shards(), jobq_router.check_wait_batch(batch);
     LOOP
+        _told := jobq_router.tell_at_times(worker_info, _told);
         EXIT WHEN jobq_router.take_wake(worker_id);
         COMMIT;
         EXIT WHEN clock_timestamp() >= _until;

@@ -206,6 +206,25 @@ def test_waits():
         conn.execute("CALL jobq_wait('waited', '1 min')")
 
 
+def test_all_shards_know_a_worker_that_waits_until_it_says_goodbye():
+    info = {"worker_id": "present", "queues": ["present"]}
+    known = "SELECT count(*) FROM jobq.workers WHERE worker_id = 'present'"
+    with router() as conn, router() as other:
+        shards = one(other, "SELECT count(*) FROM jobq_router.shards")
+        for call in ("CALL jobq_wait('present', '1 min', worker_id => 'present', worker_info => %s)",
+                     "CALL jobq_wait_any('{present}', '1 min', worker_id => 'present', worker_info => %s)"):
+            waits = threading.Thread(target=lambda: conn.execute(call, (json.dumps(info),)))
+            waits.start()
+            wait_for("all shards to know the worker", lambda: one(other, known) == shards)
+            other.execute("SELECT jobq_wake('present')")
+            waits.join()
+            assert one(other, known) == shards
+            conn.execute("SELECT * FROM jobq_heartbeat_many('{}', '{}', %s)", (json.dumps({**info, "expires_in": "0"}),))
+            assert one(other, known) == 0
+        fails(conn, "22023", "SELECT * FROM jobq_heartbeat_many('{}', '{}', '[]')")
+        fails(conn, "22023", "CALL jobq_wait('present', '1 s', worker_info => '{\"queues\": [\"q\"]}')")
+
+
 def test_who_wakes_or_is_woken_waits_for_nobody():
     """Also in a transaction that has called either function and stays open."""
     with router() as conn, router() as holds:
