@@ -1,12 +1,4 @@
-// See settle.h.
-//
-// A batch is settled by the transaction that holds the lock on its row. A sealed batch gets no new members, because a
-// transaction that has added a member has committed before the batch could be sealed. So if one snapshot shows that all
-// members have ended, the batch has ended, even if a member is retried later.
-//
-// While a member is known that has not ended (the witness), the other members need not be read. When the witness has
-// ended, the search for another one starts at its id, and all members are read only if there is none. So the total cost
-// is proportional to the number of members, whichever order they end in.
+// See settle.h. docs/internals/batches.md explains how the duty finds out that all members have ended, and what it costs.
 #include "compat/pg.h"
 
 #include "batches/callbacks.h"
