@@ -32,10 +32,10 @@ QueueSleepers *read_sleepers(int *queues) {
     return found;
 }
 
-SleeperCount count_sleepers(std::string_view name) {
+SleeperCount count_sleepers(std::string_view queue_name) {
     SleeperCount count = {};
     if (!shared_memory_ready()) return count;
-    const QueueKey queue = key_of_queue(name);
+    const QueueKey queue = key_of_queue(queue_name);
     for (const int index : {partition_of(queue), kSeveralQueues}) {
         LWLockAcquire(lock_of(index), LW_SHARED);
         for_each_sleeper<Waiter>(&waiters->partitions[index].list, [&](const Waiter *waiter) {

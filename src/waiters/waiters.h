@@ -108,7 +108,7 @@ struct SleeperCount {
     int all;
     int several;
 };
-SleeperCount count_sleepers(std::string_view queue);
+SleeperCount count_sleepers(std::string_view queue_name);
 
 // ---- Functions for a commit, called when other sessions can see the commit. They raise no error. `queue` is
 // zero-padded.
