@@ -100,12 +100,14 @@ function bounded(a, type, lowest, highest, otherwise, zero,    none) {
     setting(a[1], a[2], type, within(a[1], lowest, highest), none, none == "" ? otherwise : "", a[6])
 }
 
-FILENAME ~ /\.h$/ && /^ +(NUMBER|SPAN|SPANS|CHOICE|QUEUE|SWITCH|STATUS)\("?[A-Za-z_]+"?, / {
+FILENAME ~ /\.h$/ && /^ +(NUMBER|SPAN|SPANS|CHOICE|QUEUE|SWITCH|NAMES|STATUS)\("?[A-Za-z_]+"?, / {
     n = arguments($0, a)
     if (/^ +NUMBER/) bounded(a, "integer", number(a[4]), a[5] ~ /Any/ ? a[5] : number(a[5]), number(a[3]), "0")
     if (/^ +SPAN\(/) bounded(a, "interval", span(a[4]), a[5] ~ /Any/ ? a[5] : span(a[5]), span(a[3]), span("0"))
     if (/^ +SPANS/)
         setting(a[1], a[2], "interval[]", "array_ndims(" a[1] ") <= 1 AND cardinality(" a[1] ") <= 100 AND array_position(" a[1] ", NULL) IS NULL AND interval '0' <= ALL (" a[1] ")", "'{}'", "", a[3])
+    if (/^ +NAMES/)
+        setting(a[1], a[2], "text[]", "array_ndims(" a[1] ") <= 1 AND cardinality(" a[1] ") <= 2 AND array_position(" a[1] ", NULL) IS NULL", "'{}'", "", a[3])
     if (/^ +CHOICE/) {
         gsub(/ /, "', '", a[5])
         setting(a[1], a[2], "text", a[1] " IN ('" a[5] "')", "", "'" tolower(a[4]) "'", a[6])

@@ -60,6 +60,8 @@ SELECT use_without('jobs_round_robin_idx');
 SELECT use_without('jobs_queue_slot_idx');
 SELECT use_without('jobs_key_slot_idx');
 SELECT use_without('jobs_kind_slot_idx');
+SELECT use_without('jobs_limit_slot1_idx');
+SELECT use_without('jobs_limit_slot2_idx');
 SELECT use_without('jobs_group_waiting_idx');
 SELECT use_without('jobs_group_active_idx');
 SELECT use_without('jobs_unique_idx');

@@ -9,6 +9,7 @@
 #include "leases/lease_sql.h"
 #include "log/rows.h"
 #include "row/job_scans.h"
+#include "row/limit_names.h"
 #include "shmem/database_state.h"
 #include "shmem/memory.h"
 #include "steps/steps.h"
@@ -47,13 +48,14 @@ enum Column {
     kDeadFrom,
     kExpiresAt,
     kGroupActive,
+    kLimits,
     kSuspect
 };
 Statement read_subject = {
     R"(SELECT j.status::text, j.queue, j.kind, j.version, j.requires, j.priority, j.run_at, j.tableoid, j.ctid,
               j.worker_id, j.last_heartbeat, j._lease_timeout, j._must_end_at, j.cancel_requested_at, j.finished_at,
               j.error, j.group_key, j._group_waiting, j.concurrency_key, j.attempts, j.max_attempts, j.dead_from,
-              j.expires_at, j._group_active, )" IS_SUSPECT R"(
+              j.expires_at, j._group_active, j.limits, )" IS_SUSPECT R"(
        FROM jobq.jobs j WHERE j.id = $1)",
     {INT8OID}};
 
@@ -369,6 +371,10 @@ void explain_pending(const Subject &job) {
     if (has(job, kConcurrencyKey))
         explain_key_stops(job.queue_name, job.row.text_at(kConcurrencyKey), *job.queue, job.now, job.sink);
     explain_kind_stops(job.queue_name, job.row.text_at(kKind), *job.queue, job.now, job.sink);
+    const LimitNames limits =
+        has(job, kLimits) ? names_in_limits(DatumGetArrayTypeP(job.row.get(kLimits))) : LimitNames{};
+    for (int i = 0; i < limits.count; i++)
+        explain_limit_stops(job.queue_name, limits.items[i], *job.queue, job.now, job.sink);
     explain_holders(holders_of_row(DatumGetObjectId(job.row.get(kTable)), job.row.get(kPlace)), 0, 1, job.sink);
     const Workers workers = find_workers(job.queue_name, job.now);
     const Demand demand = demand_at(job.row, kKind);

@@ -8,6 +8,7 @@
 #include "metrics/counts.h"
 #include "queues/known_queues.h"
 #include "row/job_scans.h"
+#include "row/limit_names.h"
 
 #include <algorithm>
 
@@ -29,9 +30,10 @@ constexpr int kHead = 20;
 
 // Selects the lanes that have claimable jobs, ordered by the lowest priority and the earliest run_at of their jobs.
 Statement read_lanes = {
-    R"(SELECT l.kind, l.version, l.requires, n.jobs
-       FROM (SELECT DISTINCT ON (d.lane) d.lane, d.kind, d.version, d.requires
-             FROM (SELECT d.lane, d.kind, d.version, d.requires FROM jobq.lane_directory d WHERE d.queue = $1 OFFSET 0) d
+    R"(SELECT l.kind, l.version, l.requires, n.jobs, l.limits
+       FROM (SELECT DISTINCT ON (d.lane) d.lane, d.kind, d.version, d.requires, d.limits
+             FROM (SELECT d.lane, d.kind, d.version, d.requires, d.limits
+                   FROM jobq.lane_directory d WHERE d.queue = $1 OFFSET 0) d
              ORDER BY d.lane) l,
             LATERAL (SELECT count(*) AS jobs, min(j.priority) AS priority, min(j.run_at) AS run_at
                      FROM (SELECT j.priority, j.run_at FROM jobq.jobs j
@@ -127,28 +129,49 @@ int64 in_status(const QueueNumbers &numbers, core::JobStatus status) {
     return Max(numbers.jobs[static_cast<int>(status)], 0);
 }
 
-// Kinds of a queue that were checked, and whether the limit of each kind lets no job start.
-struct CheckedKinds {
+// The kinds or the named limits of a queue that were checked, and whether the limit lets no job start.
+struct CheckedNames {
     struct {
-        std::string_view kind;
+        std::string_view name;
         bool stopped;
-    } items[kLanes];
+    } items[kLanes * core::kMaxLimitsOfJob];
     int count;
 };
 
-// Returns whether the limit of the kind lets no job start. Reports this once per kind.
-bool kind_is_stopped(std::string_view name, std::string_view kind, const Queue &queue, TimestampTz now,
-                     CheckedKinds *checked, ReasonSink *sink) {
-    if (queue.kind_limit_count == 0) return false;
+// Calls stops() unless the name has been checked before. Returns whether the limit of the kind, or the named limit lets
+// no job start.
+template <typename Stops>
+bool is_stopped(std::string_view name, CheckedNames *checked, Stops stops) {
     for (int i = 0; i < checked->count; i++)
-        if (checked->items[i].kind == kind) return checked->items[i].stopped;
-    const bool stopped = explain_kind_stops(name, kind, queue, now, sink);
-    checked->items[checked->count++] = {kind, stopped};
+        if (checked->items[i].name == name) return checked->items[i].stopped;
+    const bool stopped = stops();
+    checked->items[checked->count++] = {name, stopped};
     return stopped;
 }
 
-// Returns the number of claimable jobs that match a recent request of a worker and whose kind has room, and reports the
-// jobs that match no request and the kinds that have no room. Sets *requests to a text that says when workers last
+// What was checked for the lanes of a queue.
+struct CheckedLimits {
+    CheckedNames kinds, names;
+};
+
+// Returns whether a limit lets no job of the lane start: the limit of its kind or a named limit. Reports each limit once.
+bool lane_is_stopped(std::string_view name, const Row &lane, const Queue &queue, TimestampTz now,
+                     CheckedLimits *checked, ReasonSink *sink) {
+    bool stopped = false;
+    const std::string_view kind = lane.text_at(1);
+    if (queue.kind_limit_count > 0)
+        stopped =
+            is_stopped(kind, &checked->kinds, [&] { return explain_kind_stops(name, kind, queue, now, sink); });
+    if (queue.named_limit_count == 0 || lane.is_null(5)) return stopped;
+    const LimitNames limits = names_in_limits(DatumGetArrayTypeP(lane.get(5)));
+    for (int i = 0; i < limits.count; i++)
+        stopped |= is_stopped(limits.items[i], &checked->names,
+                              [&] { return explain_limit_stops(name, limits.items[i], queue, now, sink); });
+    return stopped;
+}
+
+// Returns the number of claimable jobs that match a recent request of a worker and whose limits have room, and reports
+// the jobs that match no request and the limits that have no room. Sets *requests to a text that says when workers last
 // asked for jobs.
 int64 explain_lanes(std::string_view name, const Queue &queue, text *queue_text, TimestampTz now, const char **requests,
                     ReasonSink *sink) {
@@ -158,12 +181,12 @@ int64 explain_lanes(std::string_view name, const Queue &queue, text *queue_text,
     const Workers workers = find_workers(name, now);
     int64 wanted = 0;
     LastRequest last = kNoRequest;
-    CheckedKinds kinds = {};
+    CheckedLimits checked_limits = {};
     const auto checked = static_cast<int>(Min(lanes.size(), static_cast<uint64>(kLanes)));
     for (int i = 0; i < checked; i++) {
         const Demand demand = demand_at(lanes[i], 1);
         const int64 jobs = lanes[i].int64_at(4);
-        const bool stopped = kind_is_stopped(name, demand.kind, queue, now, &kinds, sink);
+        const bool stopped = lane_is_stopped(name, lanes[i], queue, now, &checked_limits, sink);
         if (!explain_unasked(workers, demand, jobs, now, sink) && !stopped) wanted += jobs;
         add_last_request(workers.recent, demand, &last);
     }
@@ -231,7 +254,7 @@ bool contains(const StoppedKeys &keys, std::string_view key) {
 
 void explain_keys(std::string_view name, const Queue &queue, text *queue_text, TimestampTz now, StoppedKeys *stopped,
                   ReasonSink *sink) {
-    if (queue.limit_count - queue.kind_limit_count == (limit_of_queue(queue) != nullptr ? 1 : 0)) return;
+    if (key_limit_count(queue) == (limit_of_queue(queue) != nullptr ? 1 : 0)) return;
     const Rows keys =
         read(read_limited_keys,
              Params().add(PointerGetDatum(queue_text)).add(Int64GetDatum(kKeys)).add(Int64GetDatum(kHead)));

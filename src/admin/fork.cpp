@@ -6,6 +6,7 @@
 #include "compat/spi.h"
 #include "enqueue/depth.h"
 #include "enqueue/enqueue_specs.h"
+#include "row/limit_names.h"
 #include "steps/steps.h"
 
 extern "C" {
@@ -41,6 +42,8 @@ JobSpec spec_of(const JobsTable &jobs, TimestampTz now) {
                 TupleDescAttr(jobs.table.row->tts_tupleDescriptor, kAttributes[i].column - 1);
             spec.optional[i] = datumCopy(job_value(jobs, kAttributes[i].column), type->attbyval, type->attlen);
         }
+    // A copy of a job without limits must not get the limits of its queue.
+    if (spec.optional[kLimits] == Datum(0)) spec.optional[kLimits] = array_of_names(nullptr, 0);
     spec.concurrency_key = copy_text(jobs, kJobConcurrencyKey);
     spec.group_key = copy_text(jobs, kJobGroupKey);
     return spec;

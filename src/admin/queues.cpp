@@ -31,15 +31,20 @@ Statement lock_jobs = {
     {TEXTOID},
     Planning::Free};
 
-// Deletes the kept keys, lanes, limits, and settings of a queue and of its kinds.
+// Deletes the kept keys, lanes, limits, and settings of a queue and of its kinds. Removes the queue from named limits, and
+// deletes those that belong to no other queue.
 Statement forget = {
     R"(WITH keys AS (DELETE FROM jobq.kept_keys k WHERE k.queue = $1 RETURNING 1),
             lanes AS (DELETE FROM jobq.lane_directory d WHERE d.queue = $1 RETURNING 1),
             limits AS (DELETE FROM jobq.limit_settings l WHERE l.queue = $1 RETURNING 1),
+            left_limits AS (UPDATE jobq.named_limit_settings n SET queues = array_remove(n.queues, $1)
+                            WHERE $1 = ANY (n.queues) AND array_remove(n.queues, $1) <> '{}' RETURNING 1),
+            own_limits AS (DELETE FROM jobq.named_limit_settings n WHERE array_remove(n.queues, $1) = '{}' RETURNING 1),
             kinds AS (DELETE FROM jobq.kind_settings k WHERE k.queue = $1 RETURNING 1),
             settings AS (DELETE FROM jobq.queue_settings s WHERE s.queue = $1 RETURNING 1)
        SELECT EXISTS (SELECT FROM lanes) OR EXISTS (SELECT FROM settings) OR EXISTS (SELECT FROM keys)
-              OR EXISTS (SELECT FROM limits) OR EXISTS (SELECT FROM kinds))",
+              OR EXISTS (SELECT FROM limits) OR EXISTS (SELECT FROM left_limits) OR EXISTS (SELECT FROM own_limits)
+              OR EXISTS (SELECT FROM kinds))",
     {TEXTOID},
     Planning::Free};
 

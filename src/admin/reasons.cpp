@@ -26,15 +26,21 @@ namespace jobq {
 namespace {
 
 // The tables that jobq_explain and jobq_explain_queue read.
-constexpr const char *kTables[] = {"jobs",           "lane_directory", "queue_settings", "kind_settings",
-                                   "limit_settings", "edges",          "steps",          "identity", "batch_settings"};
+constexpr const char *kTables[] = {"jobs",           "lane_directory",       "queue_settings", "kind_settings",
+                                   "limit_settings", "named_limit_settings", "edges",          "steps",
+                                   "identity",       "batch_settings"};
 
 // These statements select the jobs whose slot numbers are between $1 and $2, ordered by the time when the jobs started.
 #define WITH_SLOT_BETWEEN \
     "BETWEEN $1 + 1 AND $2 - 1 ORDER BY j.started_at, j.id LIMIT $3", { INT8OID, INT8OID, INT8OID }
-Statement find_holders[kSlotsOf] = {{"SELECT j.id FROM jobq.jobs j WHERE j._queue_slot " WITH_SLOT_BETWEEN},
+#define NAMED_SLOTS "BETWEEN $1 + 1 AND $2 - 1 "
+Statement find_holders[] = {{"SELECT j.id FROM jobq.jobs j WHERE j._queue_slot " WITH_SLOT_BETWEEN},
                                     {"SELECT j.id FROM jobq.jobs j WHERE j._key_slot " WITH_SLOT_BETWEEN},
-                                    {"SELECT j.id FROM jobq.jobs j WHERE j._kind_slot " WITH_SLOT_BETWEEN}};
+                                    {"SELECT j.id FROM jobq.jobs j WHERE j._kind_slot " WITH_SLOT_BETWEEN},
+                                    {"SELECT j.id FROM (SELECT a.id, a.started_at FROM jobq.jobs a WHERE a._limit_slot1 " NAMED_SLOTS
+                                     "UNION ALL SELECT b.id, b.started_at FROM jobq.jobs b WHERE b._limit_slot2 " NAMED_SLOTS
+                                     ") j ORDER BY j.started_at, j.id LIMIT $3",
+                                     {INT8OID, INT8OID, INT8OID}}};
 
 // Selects the suspects that are running on trial.
 Statement find_on_trial = {R"(SELECT j.id, j.worker_id, )" TRIAL_END R"( AS ends_at, count(*) OVER ()
@@ -202,7 +208,7 @@ int taken_places(SlotOf of, int64 id, ReasonSink *sink) {
     return -1;
 }
 
-// If the limit that applies to a queue, key, or kind lets no job start, reports this and returns true. `subject` is
+// If the limit that applies to a queue, key, or kind, or a named limit lets no job start, reports this and returns true. `subject` is
 // what the limit applies to, for example 'queue "api"' or 'concurrency_key "customer 1"'.
 bool explain_limit(const char *subject, std::string_view queue, const QueueLimit &limit, SlotOf of,
                    std::string_view name, TimestampTz now, ReasonSink *sink) {
@@ -210,7 +216,7 @@ bool explain_limit(const char *subject, std::string_view queue, const QueueLimit
     const int64 id = limit_id(of, queue, name);
     const int64 running = running_under({make_text(queue), of, make_text(name)});
     if (limit.max_running >= 0 && running >= limit.max_running) {
-        const Rows holders = read(find_holders[static_cast<int>(of)],
+        const Rows holders = read(find_holders[Min(static_cast<int>(of), static_cast<int>(SlotOf::Named1))],
                                   Params()
                                       .add(Int64GetDatum(id))
                                       .add(Int64GetDatum(core::slot_of(id, core::kHighestNumber + 1)))
@@ -233,7 +239,7 @@ bool explain_limit(const char *subject, std::string_view queue, const QueueLimit
     }
     TimestampTz next;
     if (limit.rate.interval > 0 && shared_memory_ready() &&
-        peek_tokens(id, queue_limit_id(queue), limit.rate, now, &next) <= 0) {
+        peek_tokens(id, bucket_owner(limit, id, queue), limit.rate, now, &next) <= 0) {
         sink->take({.kind = ReasonKind::Rate,
                     .detail = psprintf("%s: its rate lets the next job start at the time in \"until\"", subject),
                     .until = next});
@@ -334,6 +340,13 @@ bool explain_kind_stops(std::string_view name, std::string_view kind, const Queu
     if (limit == nullptr) return false;
     const char *subject = kind.empty() ? "jobs without a kind" : describe_kind(kind);
     return explain_limit(subject, name, *limit, SlotOf::Kind, kind, now, sink);
+}
+
+bool explain_limit_stops(std::string_view name, std::string_view limit, const Queue &queue, TimestampTz now,
+                         ReasonSink *sink) {
+    const QueueLimit *found = named_limit(queue, limit);
+    if (found == nullptr) return false;
+    return explain_limit(psprintf("limit \"%s\"", copy_of(limit)), name, *found, SlotOf::Named1, limit, now, sink);
 }
 
 Demand demand_at(const Row &row, int kind_column) {

@@ -93,11 +93,14 @@ bool explain_unreadable(ReasonSink *sink);
 // Reports that the queue is paused, that its limit lets no job start, or that every claim from it fails. Returns
 // whether any of these is the case.
 bool explain_queue_stops(std::string_view name, const Queue &queue, TimestampTz now, ReasonSink *sink);
-// If the limit of a concurrency key or of a kind lets no job start, these functions report this and return true.
+// If the limit of a concurrency key or of a kind, or a named limit lets no job start, these functions report this and
+// return true.
 bool explain_key_stops(std::string_view name, std::string_view key, const Queue &queue, TimestampTz now,
                        ReasonSink *sink);
 bool explain_kind_stops(std::string_view name, std::string_view kind, const Queue &queue, TimestampTz now,
                         ReasonSink *sink);
+bool explain_limit_stops(std::string_view name, std::string_view limit, const Queue &queue, TimestampTz now,
+                         ReasonSink *sink);
 
 // What the jobs of a lane require of the worker that claims them.
 struct Demand {

@@ -44,7 +44,7 @@ PGDLLEXPORT Datum jobq_create_batch(PG_FUNCTION_ARGS) {
     for (int i = 0; i < kCallbacks; i++) {
         const int argument = FirstCallback + i;
         if (given(fcinfo, argument))
-            job_of_callback(static_cast<Callback>(i), PG_GETARG_JSONB_P(argument), id, scope, now);
+            job_of_callback(static_cast<Callback>(i), PG_GETARG_JSONB_P(argument), id, scope, now, true);
         params.add_if(given(fcinfo, argument), PG_GETARG_DATUM(argument));
     }
     if (given(fcinfo, Metadata)) check_json_size(PG_GETARG_DATUM(Metadata), "metadata");

@@ -33,7 +33,8 @@ Datum with_batch(Datum metadata, int64 batch, const char *event) {
 
 }  // namespace
 
-JobSpec job_of_callback(Callback which, const Jsonb *object, int64 batch, const QueueScope *scope, TimestampTz now) {
+JobSpec job_of_callback(Callback which, const Jsonb *object, int64 batch, const QueueScope *scope, TimestampTz now,
+                        bool is_given) {
     const int i = static_cast<int>(which);
     ErrorContextCallback context = {error_context_stack, add_argument_context,
                                     const_cast<char *>(kCallbackArguments[i])};
@@ -43,6 +44,7 @@ JobSpec job_of_callback(Callback which, const Jsonb *object, int64 batch, const 
     ParsedSpec spec = parse_spec(const_cast<JsonbContainer *>(&object->root), now, Refs{}, KeysOf::Callback);
     spec.job.optional[kMetadata] = with_batch(spec.job.optional[kMetadata], batch, kEvents[i]);
     check_spec(&spec.job, spec.has_max_attempts, scope);
+    if (is_given) require_limits(spec.job);
     fill_from_queue(&spec.job, spec.has_max_attempts);
     error_context_stack = context.previous;
     return spec.job;

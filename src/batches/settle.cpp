@@ -108,7 +108,7 @@ Datum enqueue_callbacks(int64 id, const Due &due, TimestampTz now) {
     int count = 0;
     for (int i = 0; i < kCallbacks; i++)
         if (due.objects[i] != nullptr)
-            jobs[count++] = job_of_callback(static_cast<Callback>(i), due.objects[i], id, nullptr, now);
+            jobs[count++] = job_of_callback(static_cast<Callback>(i), due.objects[i], id, nullptr, now, false);
     if (count > 0) {
         int number;
         const Enqueued *enqueued = enqueue_specs(jobs, count, nullptr, now, &number);

@@ -31,8 +31,8 @@ Left left_at(Claim *claim, const core::ClaimKey &key) {
         return Left::No;
     if (claim->limiter == nullptr) return Left::Yes;
     TimestampTz due = DT_NOEND;
-    // All jobs of a lane have the same kind.
-    if (waits_for_kind(claim->jobs, claim->name, claim->queue, claim->now, &due)) return Left::NoneInLane;
+    // All jobs of a lane have the same kind and the same named limits.
+    if (waits_for_lane(claim->jobs, claim->name, claim->queue, claim->now, &due)) return Left::NoneInLane;
     return waits_for_key(claim->jobs, claim->name, claim->queue, claim->now, &due) ? Left::No : Left::Yes;
 }
 

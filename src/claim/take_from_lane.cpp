@@ -70,7 +70,7 @@ bool try_limited_job(Claim *claim, LaneCursor *cursor) {
         case Room::NotForKey:
             cursor->limited++;
             return cursor->round_robin_key == kAnyRoundRobinKey;
-        case Room::NotForKind:
+        case Room::NotForLane:
             cursor->full = true;
             return false;
         default:

@@ -140,10 +140,10 @@ bool take_job(Claim *claim) {
 Room take_limited_job(Claim *claim) {
     // First checks whether another claim has taken the job, because this costs far less than acquiring permits.
     if (row_is_changing(claim->jobs.table)) return Room::Yes;
-    // If the kind is known to have no room, does not assign a transaction ID only to find this out again.
+    // If the jobs of the lane are known to have no room, does not assign a transaction ID only to find this out again.
     TimestampTz due = DT_NOEND;
-    if (claim->xid == Datum(0) && waits_for_kind(claim->jobs, claim->name, claim->queue, claim->now, &due))
-        return Room::NotForKind;
+    if (claim->xid == Datum(0) && waits_for_lane(claim->jobs, claim->name, claim->queue, claim->now, &due))
+        return Room::NotForLane;
     if (!has_current_settings(claim)) return Room::Yes;
     const Room room = take_permits(claim->limiter);
     if (room == Room::Yes && !take_job(claim)) return_permits(claim->limiter);

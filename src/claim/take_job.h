@@ -47,8 +47,9 @@ bool passes_over(Claim *claim);
 // Takes the job in table.row. Returns false if the job is not claimable or another claim has taken it first.
 bool take_job(Claim *claim);
 // Takes the job in table.row, whose queue has limits. Returns Yes if the job was taken or is not claimable, NotForKey
-// if the limit of the job's key is used up (other keys might have room), NotForKind if the limit of the job's kind is
-// used up (other lanes might have room), or NotForQueue if the limit of the queue is used up, which closes the claim.
+// if the limit of the job's key is used up (other keys might have room), NotForLane if the limit of the job's kind or
+// one of its named limits is used up (other lanes might have room), or NotForQueue if the limit of the queue is used up,
+// which closes the claim.
 Room take_limited_job(Claim *claim);
 
 }  // namespace jobq

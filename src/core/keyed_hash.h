@@ -9,7 +9,7 @@ namespace jobq::core {
 
 // The kind of object that a hash identifies. The kind is hashed first, so that the hash of a group reveals nothing
 // about the hash of a lane with the same names.
-enum class Numbered : unsigned char { Lane = 1, Group, QueueLimit, KeyLimit, RoundRobinKey, KindLimit };
+enum class Numbered : unsigned char { Lane = 1, Group, QueueLimit, KeyLimit, RoundRobinKey, KindLimit, NamedLimit };
 
 struct HashKey {
     std::uint64_t low, high;  // bytes 0 to 7 and 8 to 15 of the secret, lowest byte first

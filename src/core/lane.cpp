@@ -17,7 +17,8 @@ bool contains(const Item *items, int count, const Item &wanted) {
 }  // namespace
 
 std::int64_t lane_hash(const HashKey &secret, std::string_view queue, std::string_view kind, std::int32_t version,
-                       const std::string_view *requires_sorted, int requires_count) noexcept {
+                       const std::string_view *requires_sorted, int requires_count,
+                       const std::string_view *limits_sorted, int limits_count) noexcept {
     const int parts = std::max(requires_count, 0);
     KeyedHash hash(secret, Numbered::Lane);
     hash.add_part(queue);
@@ -25,6 +26,9 @@ std::int64_t lane_hash(const HashKey &secret, std::string_view queue, std::strin
     hash.add_number(static_cast<std::uint32_t>(version), 4);
     hash.add_number(static_cast<std::uint32_t>(parts), 4);
     for (int i = 0; i < parts; i++) hash.add_part(requires_sorted[i]);
+    // Adds nothing if there are no limits, so that most lanes have the same number with and without this part.
+    if (limits_count > 0) hash.add_number(static_cast<std::uint32_t>(limits_count), 4);
+    for (int i = 0; i < limits_count; i++) hash.add_part(limits_sorted[i]);
     return hash.value();
 }
 

@@ -1,5 +1,5 @@
-// A lane consists of all jobs that have the same queue, kind, version, and requires. A worker that may take one job of
-// a lane may take all of them.
+// A lane consists of all jobs that have the same queue, kind, version, requires, and limits. A worker that may take one
+// job of a lane may take all of them, and all of them count toward the same limits of kinds and named limits.
 #pragma once
 
 #include "core/keyed_hash.h"
@@ -11,11 +11,13 @@
 namespace jobq::core {
 
 // Returns the number of a lane, which is a keyed hash of its parts. `requires_sorted` must be sorted bytewise and
-// contain no duplicates, because a lane is identified by the set of its requirements. The hash covers Numbered::Lane (1
-// byte), `queue`, `kind`, `version`, `requires_count`, and the requirements. Each string is preceded by its length. The
-// lengths, `version`, and `requires_count` have 4 bytes, lowest byte first.
+// contain no duplicates, because a lane is identified by the set of its requirements. The same applies to
+// `limits_sorted`. The hash covers Numbered::Lane (1 byte), `queue`, `kind`, `version`, `requires_count`, and the
+// requirements, and if the jobs name limits, also `limits_count` and the names. Each string is preceded by its length.
+// The lengths, `version`, and the counts have 4 bytes, lowest byte first.
 std::int64_t lane_hash(const HashKey &secret, std::string_view queue, std::string_view kind, std::int32_t version,
-                       const std::string_view *requires_sorted, int requires_count) noexcept;
+                       const std::string_view *requires_sorted, int requires_count,
+                       const std::string_view *limits_sorted = nullptr, int limits_count = 0) noexcept;
 
 // Sorts the items bytewise and removes duplicates, in place. Returns the new number of items.
 int canonical_set(std::string_view *items, int count) noexcept;

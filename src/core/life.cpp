@@ -22,6 +22,8 @@ void follow_status(Life *life, Micros now) {
         life->queue_slot.reset();
         life->key_slot.reset();
         life->kind_slot.reset();
+        life->limit_slot1.reset();
+        life->limit_slot2.reset();
         if (!awaits(*life)) life->must_end_at.reset();
     }
     // A job expires only while it waits for its first attempt. So the first claim ends the expiry permanently, even if
@@ -67,6 +69,8 @@ void claim(Life *life, const Event &event) {
     life->queue_slot = event.queue_slot;
     life->key_slot = event.key_slot;
     life->kind_slot = event.kind_slot;
+    life->limit_slot1 = event.limit_slot1;
+    life->limit_slot2 = event.limit_slot2;
     if (event.slot_seq) life->slot_seq = event.slot_seq;
 }
 
@@ -74,6 +78,8 @@ void give_slots(Life *life, const Event &event) {
     if (event.queue_slot) life->queue_slot = event.queue_slot;
     if (event.key_slot) life->key_slot = event.key_slot;
     if (event.kind_slot) life->kind_slot = event.kind_slot;
+    if (event.limit_slot1) life->limit_slot1 = event.limit_slot1;
+    if (event.limit_slot2) life->limit_slot2 = event.limit_slot2;
     // slot_seq must not decrease, because the job might already hold another slot that requires a higher slot_seq.
     if (event.slot_seq) life->slot_seq = std::max(life->slot_seq.value_or(INT64_MIN), *event.slot_seq);
 }
@@ -422,8 +428,12 @@ Life inserted_by_hand(const Life &written, const ByHand &facts, Micros now) noex
     if (life.status == JobStatus::Processing && written.must_end_at) life.must_end_at = written.must_end_at;
     // Clears the slots, because only claims and the background worker know which slots are free and are allowed to
     // assign them.
-    life.queue_slot = life.key_slot = life.kind_slot = life.slot_seq = OptInt64();
+    forget_slots(&life);
     return life;
+}
+
+void forget_slots(Life *life) noexcept {
+    life->queue_slot = life->key_slot = life->kind_slot = life->limit_slot1 = life->limit_slot2 = life->slot_seq = {};
 }
 
 Micros deadline_of(const Life &life) noexcept {

@@ -48,6 +48,8 @@ using OptInt64 = std::optional<std::int64_t>;
     COLUMN(Steps, steps, Number)                             \
     COLUMN(ExpiresAt, expires_at, Number)                    \
     COLUMN(KindSlot, kind_slot, Number)                      \
+    COLUMN(LimitSlot1, limit_slot1, Number)                  \
+    COLUMN(LimitSlot2, limit_slot2, Number)                  \
     COLUMN(Result, has_result, Kept)                         \
     COLUMN(Error, has_error, Kept)
 // clang-format on
@@ -148,7 +150,8 @@ struct Event {
     std::int64_t lease = 0;       // Claimed
     Micros timeout = 0;           // Claimed
     Micros max_runtime = 0;       // Claimed; 0: unlimited
-    OptInt64 queue_slot = {}, key_slot = {}, kind_slot = {}, slot_seq = {};  // Claimed, SlotsGiven
+    OptInt64 queue_slot = {}, key_slot = {}, kind_slot = {};     // Claimed, SlotsGiven
+    OptInt64 limit_slot1 = {}, limit_slot2 = {}, slot_seq = {};  // Claimed, SlotsGiven
     OptInt64 group = {};       // Moved: number of the job's group in the new queue
     bool halts_group = false;  // Failed, Lost, Overran: if the job fails permanently, it stays the head of its group
 };
@@ -197,6 +200,9 @@ Life changed_by_hand(const Life &written, const ByHand &facts, Micros now) noexc
 // Corrects the life of an inserted row in the same way as changed_by_hand(). If a running job comes from a dump, keeps
 // the time until which it may run, because the restore might not have set the queue's max_runtime yet.
 Life inserted_by_hand(const Life &written, const ByHand &facts, Micros now) noexcept;
+
+// Clears the slots that the job holds.
+void forget_slots(Life *life) noexcept;
 
 // Returns the time at which the rescue must check a running job. This is the time at which its lease or its max_runtime
 // expires, or INT64_MIN (immediately) if its last heartbeat is unknown or its lease never expires.

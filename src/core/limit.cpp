@@ -35,6 +35,12 @@ std::int64_t kind_limit_hash(const HashKey &secret, std::string_view queue, std:
     return limit_of_slot(hash.value());
 }
 
+std::int64_t named_limit_hash(const HashKey &secret, std::string_view name) noexcept {
+    KeyedHash hash(secret, Numbered::NamedLimit);
+    hash.add_part(name);
+    return limit_of_slot(hash.value());
+}
+
 std::int32_t usable_numbers(const std::int32_t *taken, int count, std::int32_t max_running) noexcept {
     // A job that holds a slot with a number above `usable` still counts against the limit, so each such job reduces the
     // number of slots that other jobs can use.

@@ -1,5 +1,5 @@
-// Limits on how many jobs of a queue, concurrency key, or kind may run at the same time, and on how many may start in a
-// span of time.
+// Limits on how many jobs of a queue, concurrency key, or kind, or of all jobs that name a limit, may run at the same
+// time, and on how many may start in a span of time.
 #pragma once
 
 #include "core/clock.h"
@@ -29,11 +29,17 @@ constexpr std::int32_t kSlotsMissing = kHighestNumber + 1;
 constexpr std::string_view kEachKey = "*";
 constexpr std::size_t kMaxConcurrencyKeyBytes = 255;
 
+// Bounds of named limits.
+constexpr std::size_t kMaxLimitNameBytes = 63;
+constexpr int kMaxLimitsOfJob = 2;
+constexpr int kMaxQueuesOfLimit = 100;
+
 // These functions return the number of a limit for a whole queue, for one of its concurrency keys, or for one of its
-// kinds. The number is a keyed hash whose lower 20 bits are 0.
+// kinds, or of a named limit, which belongs to no queue. The number is a keyed hash whose lower 20 bits are 0.
 std::int64_t queue_limit_hash(const HashKey &secret, std::string_view queue) noexcept;
 std::int64_t key_limit_hash(const HashKey &secret, std::string_view queue, std::string_view key) noexcept;
 std::int64_t kind_limit_hash(const HashKey &secret, std::string_view queue, std::string_view kind) noexcept;
+std::int64_t named_limit_hash(const HashKey &secret, std::string_view name) noexcept;
 
 constexpr std::int64_t slot_of(std::int64_t limit, std::int32_t number) noexcept { return limit | number; }
 constexpr std::int64_t limit_of_slot(std::int64_t slot) noexcept { return slot & ~kNumberMask; }

@@ -26,6 +26,7 @@ constexpr Micros kAnySpan = INT64_MAX;
 // - CHOICE(name, level, enum, default, words, text): a text, which is one of the words; the enum has the same order
 // - QUEUE(name, level, text): the name of another queue; not set by default
 // - SWITCH(name, level, text): a boolean; false by default
+// - NAMES(name, level, text): a list of at most kMaxLimitsOfJob names of limits; empty by default
 //
 // The level says what can have the setting: Queue, Kind (of a queue), or Both. If both have it, the value of the kind
 // applies. NULL in jobq.kind_settings means that the value of the queue applies.
@@ -35,7 +36,7 @@ constexpr Micros kAnySpan = INT64_MAX;
 // queue or a list. For a kind, these values are stored, and mean that the setting of the queue does not apply. The
 // settings have the same order as the arguments of the functions. An upgrade may add settings at the end.
 // clang-format off
-#define JOBQ_QUEUE_SETTINGS(NUMBER, SPAN, SPANS, CHOICE, QUEUE, SWITCH) \
+#define JOBQ_QUEUE_SETTINGS(NUMBER, SPAN, SPANS, CHOICE, QUEUE, SWITCH, NAMES) \
     NUMBER(max_attempts, Both, 20, 1, kAnyNumber, "maximum number of attempts of a job that is enqueued without max_attempts") \
     SPAN(backoff_base, Both, kSecond, 0, kAnySpan, "delay after the first failed attempt, doubled each time") \
     SPAN(backoff_max, Both, kHour, 0, kAnySpan, "maximum delay between attempts") \
@@ -52,7 +53,8 @@ constexpr Micros kAnySpan = INT64_MAX;
     SWITCH(round_robin, Queue, "true: the concurrency_keys of the queue take turns; setting it rewrites the queue's jobs") \
     SPAN(expires_in, Both, 0, 10 * kMillisecond, 36500 * kDay, "time after run_at at which a job that no worker has claimed is canceled, unless the job has its own") \
     SPANS(backoff, Both, "delays after the first, second, and later failed attempts, instead of backoff_base and backoff_max; the last delay repeats") \
-    CHOICE(group_on_failure, Both, GroupOnFailure, Continue, "continue halt", "what happens to a group after one of its jobs has failed permanently: continue (the next job runs) or halt (the group waits for an operator)")
+    CHOICE(group_on_failure, Both, GroupOnFailure, Continue, "continue halt", "what happens to a group after one of its jobs has failed permanently: continue (the next job runs) or halt (the group waits for an operator)") \
+    NAMES(limits, Both, "named limits toward which jobs count that are enqueued without limits of their own")
 // clang-format on
 
 // These macros convert rows of all kinds to the same form. JOBQ_EACH_SETTING expands to one JOBQ_SETTING(...) per row;
@@ -67,9 +69,16 @@ constexpr Micros kAnySpan = INT64_MAX;
 #define JOBQ_QUEUE_SETTING(name, level, text) \
     JOBQ_SETTING(name, level, Queue, std::string_view, {}, "", 0, 0, true, text)
 #define JOBQ_SWITCH_SETTING(name, level, text) JOBQ_SETTING(name, level, Switch, bool, false, "", 0, 0, false, text)
+#define JOBQ_NAMES_SETTING(name, level, text) JOBQ_SETTING(name, level, Names, NameList, {}, "", 0, 0, true, text)
 #define JOBQ_EACH_SETTING                                                                                \
     JOBQ_QUEUE_SETTINGS(JOBQ_NUMBER_SETTING, JOBQ_SPAN_SETTING, JOBQ_SPANS_SETTING, JOBQ_CHOICE_SETTING, \
-                        JOBQ_QUEUE_SETTING, JOBQ_SWITCH_SETTING)
+                        JOBQ_QUEUE_SETTING, JOBQ_SWITCH_SETTING, JOBQ_NAMES_SETTING)
+
+// A list of names. Does not own its memory.
+struct NameList {
+    const std::string_view *items = nullptr;
+    int count = 0;
+};
 
 // The settings that are in effect for a queue, or for a kind of a queue, including defaults.
 struct QueueSettings {
@@ -80,7 +89,7 @@ struct QueueSettings {
 static_assert(std::is_trivially_copyable_v<QueueSettings>, "may live where a longjmp skips destructors");
 constexpr QueueSettings kDefaultSettings = {};
 
-enum class SettingType : std::uint8_t { Number, Span, Spans, Choice, Queue, Switch };
+enum class SettingType : std::uint8_t { Number, Span, Spans, Choice, Queue, Switch, Names };
 enum class SettingLevel : std::uint8_t { Queue = 1, Kind = 2, Both = 3 };
 
 struct QueueSetting {

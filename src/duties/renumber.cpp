@@ -32,8 +32,9 @@ Statement was_looked_in = {"SELECT s.numbered_in IS NOT DISTINCT FROM $1 FROM jo
 Statement note_looked_in = {"UPDATE jobq.hash_secret s SET numbered_in = $1", {INT8OID}, Planning::Free};
 Statement read_piece = {"SELECT j.id FROM jobq.jobs j WHERE j.id > $1 ORDER BY j.id LIMIT $2", {INT8OID, INT8OID}};
 Statement number_lanes = {
-    "UPDATE jobq.lane_directory d SET lane = jobq.lane_of(d.queue, d.kind, d.version, d.requires), "
-    "changed_xid = pg_current_xact_id() WHERE d.lane <> jobq.lane_of(d.queue, d.kind, d.version, d.requires)",
+    "UPDATE jobq.lane_directory d SET lane = jobq.lane_of(d.queue, d.kind, d.version, d.requires, d.limits), "
+    "changed_xid = pg_current_xact_id() "
+    "WHERE d.lane <> jobq.lane_of(d.queue, d.kind, d.version, d.requires, d.limits)",
     {},
     Planning::Free};
 

@@ -65,15 +65,14 @@ int64 enter_lane_of(JobsTable *jobs, int64 entries_of, core::ClaimKey *key, int 
         CHECK_FOR_INTERRUPTS();
         --*entries;
         if (!fetch_claimable(jobs)) continue;
-        ArrayType *required =
-            job_has(*jobs, kJobRequires) ? DatumGetArrayTypeP(job_value(*jobs, kJobRequires)) : nullptr;
         int64 lane = 0;
         FailureText failure;
         // The row has bypassed the triggers, so its names have not been checked, and adding the lane can fail.
         const auto enter = [&] {
             lane = ensure_lane(view(DatumGetTextPP(job_value(*jobs, kJobQueue))),
                                view(DatumGetTextPP(job_value(*jobs, kJobKind))),
-                               DatumGetInt32(job_value(*jobs, kJobVersion)), required);
+                               DatumGetInt32(job_value(*jobs, kJobVersion)), array_in(*jobs, kJobRequires),
+                               array_in(*jobs, kJobLimits));
         };
         if (!attempt(enter, &failure)) leave_out(outcome, key->id, failure);
         return lane;

@@ -3,6 +3,11 @@
 
 #include "enqueue/attributes.h"
 #include "job/job_arguments.h"
+#include "row/limit_names.h"
+
+extern "C" {
+#include "utils/datum.h"
+}
 
 namespace jobq {
 
@@ -24,6 +29,8 @@ const AttributeTraits kAttributes[kOptionalAttributes] = {
      [](Datum value, bool has_unique_key) { check_unique_for(DatumGetIntervalP(value), has_unique_key); },
      same_interval},
     {kJobBatchId, nullptr, [](Datum a, Datum b) { return DatumGetInt64(a) == DatumGetInt64(b); }},
+    {kJobLimits, [](Datum value, bool) { canonical_limits(DatumGetArrayTypeP(value)); },
+     [](Datum a, Datum b) { return datumIsEqual(a, b, false, -1); }},
 };
 
 }  // namespace jobq

@@ -16,6 +16,7 @@ enum OptionalAttribute {
     kMaxRuntime,
     kUniqueFor,
     kBatchId,  // only an enqueue sets it: a replaced job and a copy of a job do not join the batch
+    kLimits,
     kOptionalAttributes
 };
 

@@ -67,8 +67,9 @@ core::Life life_of_new_job(const JobSpec &spec, TimestampTz run_at, const text *
 
 void insert_jobs(JobsTable *jobs, const JobSpec &spec, const JobColumns &columns, int count, TimestampTz now,
                  int64 *ids) {
-    const SharedColumns shared = {spec, ensure_lane(view(spec.queue), view(spec.kind), spec.version, required_by(spec)),
-                                  now, find_queue(view(spec.queue))->round_robin};
+    const SharedColumns shared = {
+        spec, ensure_lane(view(spec.queue), view(spec.kind), spec.version, required_by(spec), limits_of(spec)), now,
+        find_queue(view(spec.queue))->round_robin};
     for (int first = 0; first < count; first += kMaxAdded) {
         const int end = Min(first + kMaxAdded, count);
         for (int i = first; i < end; i++)

@@ -43,6 +43,11 @@ inline ArrayType *required_by(const JobSpec &spec) {
     return spec.optional[kRequires] == Datum(0) ? nullptr : DatumGetArrayTypeP(spec.optional[kRequires]);
 }
 
+// Returns the named limits of the job, or nullptr if it has none.
+inline ArrayType *limits_of(const JobSpec &spec) {
+    return spec.optional[kLimits] == Datum(0) ? nullptr : DatumGetArrayTypeP(spec.optional[kLimits]);
+}
+
 // A text attribute that can have a different value for each job of a call. `values` is nullptr if all jobs share one
 // value.
 struct TextColumn {

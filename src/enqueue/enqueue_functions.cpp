@@ -209,6 +209,7 @@ PGDLLEXPORT Datum jobq_enqueue(PG_FUNCTION_ARGS) {
     const QueueScope *scope = scope_of(fcinfo);
     const bool has_max_attempts = given(fcinfo, single::MaxAttempts);
     check_spec(&spec, has_max_attempts, scope);
+    require_limits(spec);
     fill_from_queue(&spec, has_max_attempts);
     PG_RETURN_INT64(enqueue_one(spec, scope, now));
 }
@@ -226,6 +227,7 @@ PGDLLEXPORT Datum jobq_enqueue_many(PG_FUNCTION_ARGS) {
     if (given(fcinfo, many::MaxAttempts)) shared.max_attempts = PG_GETARG_INT32(many::MaxAttempts);
     if (given(fcinfo, many::Options)) read_options(PG_GETARG_JSONB_P(many::Options), KeysOf::EnqueueMany, &shared);
     check_spec(&shared, given(fcinfo, many::MaxAttempts), scope_of(fcinfo), given(fcinfo, many::UniqueKeys));
+    require_limits(shared);
 
     const Elements payloads = require_elements(fcinfo, many::Payloads, JSONBOID, "payloads", core::kMaxEnqueue);
     for (int i = 0; i < payloads.count; i++) check_json_size(payloads.values[i], "payloads");

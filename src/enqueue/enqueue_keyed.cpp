@@ -45,13 +45,13 @@ Statement insert = {
     R"(INSERT INTO jobq.jobs AS j (id, created_at, _lane, max_attempts, version, priority, queue, kind, payload,
                                    unique_key, _holds_key, run_at, _ready, _due, status, concurrency_key, group_key,
                                    _group_waiting, _round_robin_key, expires_at,
-                                   metadata, requires, heartbeat_timeout, max_runtime, unique_for, batch_id)
+                                   metadata, requires, heartbeat_timeout, max_runtime, unique_for, batch_id, limits)
        SELECT u.id, $15, $16, $17, $18, u.priority, $19, $20,
               CASE WHEN $21 THEN jobq.apart(u.payload) ELSE u.payload END,
               u.unique_key, u.holds_key, u.run_at, u.ready, u.due, u.status::jobq.job_status, u.concurrency_key,
               u.group_key, u.group_waiting, u.round_robin_key, u.expires_at,
               CASE WHEN $21 THEN jobq.apart($22) ELSE $22 END, $23, $24, $25,
-              CASE WHEN u.unique_key IS NOT NULL THEN $26 END, $27
+              CASE WHEN u.unique_key IS NOT NULL THEN $26 END, $27, $28
        FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
             AS u(id, payload, run_at, priority, unique_key, concurrency_key, group_key, status, ready, due, holds_key,
                  group_waiting, round_robin_key, expires_at)
@@ -83,7 +83,8 @@ Statement insert = {
      INTERVALOID,
      INTERVALOID,
      INTERVALOID,
-     INT8OID}};
+     INT8OID,
+     TEXTARRAYOID}};
 
 Statement remove = {"DELETE FROM jobq.jobs j WHERE j.id = ANY ($1)", {INT8ARRAYOID}};
 
@@ -144,7 +145,7 @@ OtherColumns replacing_columns(const Call &call, const KeyedJob &job) {
 // Creates the lane if it does not exist. Called only before a row is written, so that an enqueue whose key is taken
 // needs no transaction ID.
 void enter_lane(const JobSpec &spec) {
-    ensure_lane(view(spec.queue), view(spec.kind), spec.version, required_by(spec));
+    ensure_lane(view(spec.queue), view(spec.kind), spec.version, required_by(spec), limits_of(spec));
 }
 
 // Writes the new attributes to the job that holds the key or, if that job has already begun to run, takes the key away
@@ -432,8 +433,9 @@ void enqueue_keyed(const JobSpec &spec, KeyedJob *jobs, int count, TimestampTz n
     int64 first_id = PG_INT64_MAX;
     for (int i = 0; i < count; i++)
         if (jobs[i].new_id != 0) first_id = Min(first_id, jobs[i].new_id);
-    const Call call = {filled, lane_id(view(spec.queue), view(spec.kind), spec.version, required_by(spec)), now, unseen,
-                       first_id};
+    const Call call = {
+        filled, lane_id(view(spec.queue), view(spec.kind), spec.version, required_by(spec), limits_of(spec)), now,
+        unseen, first_id};
     auto **order = static_cast<KeyedJob **>(palloc_extended(sizeof(void *) * count, MCXT_ALLOC_HUGE));
     for (int i = 0; i < count; i++) order[i] = &jobs[i];
     std::sort(order, order + count, comes_first);

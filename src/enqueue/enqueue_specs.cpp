@@ -9,7 +9,9 @@
 #include "finish/batch_members.h"
 #include "job/change_job.h"
 #include "job/job_arguments.h"
+#include "limits/limiter.h"
 #include "queues/directory.h"
+#include "row/limit_names.h"
 #include "row/owner.h"
 #include "row/payload.h"
 
@@ -219,10 +221,18 @@ JobSpec *read_specs(const Jsonb *specs, int count, const QueueScope *scope, Time
         ParsedSpec spec = parse_spec(element.val.binary.data, now, refs);
         if (spec.ref != nullptr) add_ref(&refs, spec.ref, *number);
         check_spec(&spec.job, spec.has_max_attempts, scope, false, held_batch);
+        require_limits(spec.job);
         fill_from_queue(&spec.job, spec.has_max_attempts);
         jobs[*number - 1] = spec.job;
     }
     return jobs;
+}
+
+// Replaces absent limits with the limits of the kind or queue, and removes an empty list.
+void fill_limits(JobSpec *spec, const core::NameList &limits) {
+    Datum *own = &spec->optional[kLimits];
+    if (*own == Datum(0) && limits.count > 0) *own = array_of_names(limits.items, limits.count);
+    if (*own != Datum(0) && ARR_NDIM(DatumGetArrayTypeP(*own)) == 0) *own = Datum(0);
 }
 
 }  // namespace
@@ -250,6 +260,10 @@ void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope, b
         names_of(required, "requires", core::kMaxCapabilityBytes, core::kMaxCapabilities);
         if (ARR_NDIM(required) == 0) spec->optional[kRequires] = Datum(0);
     }
+    if (ArrayType *limits = limits_of(*spec); limits != nullptr) {
+        const Names names = canonical_limits(limits);
+        spec->optional[kLimits] = array_of_names(names.items, names.count);
+    }
     if (has_max_attempts) check_positive(spec->max_attempts, "max_attempts");
     if (spec->unique_key != nullptr) check_unique_key(view(spec->unique_key), "unique_key");
     const bool has_key = has_keys || spec->unique_key != nullptr;
@@ -263,6 +277,20 @@ void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope, b
     if (spec->optional[kBatchId] != Datum(0)) join_batch(DatumGetInt64(spec->optional[kBatchId]), scope, held_batch);
 }
 
+void require_limits(const JobSpec &spec) {
+    if (limits_of(spec) == nullptr) return;
+    const Queue &queue = *find_queue(view(spec.queue));
+    const LimitNames names = names_in_limits(limits_of(spec));
+    for (int i = 0; i < names.count; i++) {
+        if (named_limit(queue, names.items[i]) != nullptr) continue;
+        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_OBJECT),
+                        errmsg("queue \"%s\" does not share a limit named \"%.*s\"", text_to_cstring(spec.queue),
+                               static_cast<int>(names.items[i].size()), names.items[i].data()),
+                        errhint("Check the name, or ask an operator to add the queue to the limit with "
+                                "jobq_set_named_limit().")));
+    }
+}
+
 void fill_from_queue(JobSpec *spec, bool has_max_attempts) {
     const std::string_view name = view(spec->queue);
     lock_jobs_table();
@@ -270,6 +298,7 @@ void fill_from_queue(JobSpec *spec, bool has_max_attempts) {
     const core::QueueSettings &settings = settings_for(*find_queue(name), view(spec->kind));
     if (!has_max_attempts) spec->max_attempts = settings.max_attempts;
     if (!spec->expires_at && !spec->expires_in) spec->expires_in = settings.expires_in;
+    fill_limits(spec, settings.limits);
 }
 
 int64 insert_one(JobsTable *jobs, const JobSpec &spec, TimestampTz now) {

@@ -15,6 +15,10 @@ namespace jobq {
 // batch; `held_batch` as for join_batch().
 void check_spec(JobSpec *spec, bool has_max_attempts, const QueueScope *scope, bool has_keys = false,
                 int64 held_batch = 0);
+// Raises 42704 if the spec names a limit that does not exist or does not include the queue. Call it for a spec that a
+// caller has passed, after check_spec() and before fill_from_queue(). Jobs that jobq enqueues later, for example for a
+// schedule, do not need the limits to exist.
+void require_limits(const JobSpec &spec);
 // Raises 22023 if the spec has both expires_at and expires_in, or if a job with this run_at could never run, because it
 // would expire first.
 void check_expiry(const JobSpec &spec, TimestampTz run_at);

@@ -183,6 +183,7 @@ constexpr Key kKeys[] = {
      [](const Reading &r) { r.spec->job.concurrency_key = text_of_key(r.key, r.value); }, "concurrency_keys"},
     {"batch_id", kOption, kOption, kSpecOnly,
      [](const Reading &r) { r.spec->job.optional[kBatchId] = read_batch_id(r); }},
+    {"limits", kOption, kOption, kOption, [](const Reading &r) { r.spec->job.optional[kLimits] = read_names(r); }},
 };
 
 bool is_about_conflicts(const Key &key) {

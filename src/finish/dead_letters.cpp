@@ -30,9 +30,9 @@ bool move_letter(JobsTable *jobs, Direction direction) {
     text *queue = destination(*jobs, direction);
     if (queue == nullptr) return true;
     const JobState before = state_of(*jobs);
-    ArrayType *required = job_has(*jobs, kJobRequires) ? DatumGetArrayTypeP(job_value(*jobs, kJobRequires)) : nullptr;
     const int64 lane = ensure_lane(view(queue), view(DatumGetTextPP(job_value(*jobs, kJobKind))),
-                                   DatumGetInt32(job_value(*jobs, kJobVersion)), required);
+                                   DatumGetInt32(job_value(*jobs, kJobVersion)), array_in(*jobs, kJobRequires),
+                                   array_in(*jobs, kJobLimits));
     core::Event event = {core::EventKind::Moved, GetCurrentTimestamp()};
     if (job_has(*jobs, kJobGroupKey))
         event.group = group_number(view(queue), view(DatumGetTextPP(job_value(*jobs, kJobGroupKey))));

@@ -38,6 +38,8 @@ void call_executors_for_slots_not_taken() {
         bool any = log.slots_taken_unknown;
         for (const LoggedSlot &slot : log.slots)
             any |= slot.taken && (wanted & handler_bit(log.queues.items[slot.queue].name)) != 0;
+        for (const LoggedMember &member : log.members)
+            any |= (wanted & handler_bit(log.queues.items[member.queue].name)) != 0;
         return any;
     });
 }

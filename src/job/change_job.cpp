@@ -136,6 +136,10 @@ void log_slots(const JobState &before, const JobState &after) {
     if (was.key_slot && was.key_slot != is.key_slot && !before.concurrency_key.empty())
         slot_freed_at_commit(before.queue, before.concurrency_key, *was.key_slot);
     if (was.kind_slot && was.kind_slot != is.kind_slot) slot_freed_at_commit(before.queue, {}, *was.kind_slot);
+    if (was.limit_slot1 && was.limit_slot1 != is.limit_slot1)
+        readers->named_slot_freed(before.queue, *was.limit_slot1);
+    if (was.limit_slot2 && was.limit_slot2 != is.limit_slot2)
+        readers->named_slot_freed(before.queue, *was.limit_slot2);
 }
 
 void log_wait(const JobState &before, const JobState &after) {
@@ -318,7 +322,8 @@ void log_deleted_job(const JobState &job) {
     count_deleted_job(job.queue, job.kind, was.status);
     if (was.lease) readers->lease_ended(job.id, *was.lease);
     JobState gone = job;
-    gone.life.queue_slot = gone.life.key_slot = gone.life.kind_slot = gone.life.group_active = {};
+    core::forget_slots(&gone.life);
+    gone.life.group_active = {};
     log_slots(job, gone);
     log_claimable(job, gone);
     log_finished(job.id, was.status == core::JobStatus::Completed);

@@ -63,10 +63,12 @@ using OtherColumns = ColumnValues<20>;
 
 // Functions that are called while a row is written. ready() is called when a job becomes claimable. `key` is the job's
 // claim key in the lane, and `is_new` means that no worker can have claimed the job before. lease_ended() is called
-// when a lease has ended. Other modules read the log of the transaction instead.
+// when a lease has ended. named_slot_freed() is called when a job has freed a slot of a named limit, because only the
+// directory of queues knows which queues share the limit. Other modules read the log of the transaction instead.
 struct ChangeCallbacks {
     void (*ready)(std::string_view queue, int64 lane, const core::ClaimKey &key, bool is_new);
     void (*lease_ended)(int64 job, int64 lease);
+    void (*named_slot_freed)(std::string_view queue, int64 slot);
 };
 // Sets the callbacks. Called once, when the library is loaded.
 void set_change_callbacks(const ChangeCallbacks *all);

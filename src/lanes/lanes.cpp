@@ -17,6 +17,7 @@
 #include "lanes/lanes.h"
 #include "log/logged.h"
 #include "queues/known_queues.h"
+#include "row/limit_names.h"
 #include "row/numbers.h"
 #include "row/owner.h"
 
@@ -63,10 +64,11 @@ Statement read_new = {LANE_COLUMNS
 Statement read_late = {LANE_COLUMNS "WHERE d.queue = $1 AND d.changed_xid = $2", {TEXTOID, XID8OID}};
 Statement read_deleted = {"SELECT r.deleted_xid FROM jobq.lane_retirement r WHERE r.deleted_xid IS NOT NULL", {}};
 Statement insert_lane = {
-    "INSERT INTO jobq.lane_directory (lane, queue, kind, version, requires) "
-    "VALUES (jobq.lane_of($1, $2, $3, $4), $1, $2, $3, $4)",
-    {TEXTOID, TEXTOID, INT4OID, TEXTARRAYOID}};
-Statement read_job = {"SELECT j.queue, j.kind, j.version, j.requires FROM jobq.jobs j WHERE j.id = $1", {INT8OID}};
+    "INSERT INTO jobq.lane_directory (lane, queue, kind, version, requires, limits) "
+    "VALUES (jobq.lane_of($1, $2, $3, $4, $5), $1, $2, $3, $4, $5)",
+    {TEXTOID, TEXTOID, INT4OID, TEXTARRAYOID, TEXTARRAYOID}};
+Statement read_job = {"SELECT j.queue, j.kind, j.version, j.requires, j.limits FROM jobq.jobs j WHERE j.id = $1",
+                      {INT8OID}};
 
 void on_relcache_invalidation(Oid relation) {
     if (relation == InvalidOid || relation == directory) changes_of_all++;
@@ -295,9 +297,11 @@ LaneIds lanes_of_kinds(KnownLanes *known, const core::WorkerFilter &filter) {
 bool ensure_lane_of_job(int64 lane, int64 job) {
     return with_owner_spi([&] {
         const Rows rows = run(read_job, Params().add(Int64GetDatum(job)));
-        return rows.size() > 0 &&
-               ensure_lane(rows[0].text_at(1), rows[0].text_at(2), rows[0].int32_at(3),
-                           rows[0].is_null(4) ? nullptr : DatumGetArrayTypeP(rows[0].get(4))) == lane;
+        const auto array_at = [&](int column) {
+            return rows[0].is_null(column) ? nullptr : DatumGetArrayTypeP(rows[0].get(column));
+        };
+        return rows.size() > 0 && ensure_lane(rows[0].text_at(1), rows[0].text_at(2), rows[0].int32_at(3), array_at(4),
+                                              array_at(5)) == lane;
     });
 }
 
@@ -317,12 +321,13 @@ Names canonical_requires(ArrayType *required) {
     return names;
 }
 
-int64 lane_id(std::string_view queue, std::string_view kind, int32 version, ArrayType *required) {
-    return lane_number(queue, kind, version, canonical_requires(required));
+int64 lane_id(std::string_view queue, std::string_view kind, int32 version, ArrayType *required, ArrayType *limits) {
+    return lane_number(queue, kind, version, canonical_requires(required), canonical_limits(limits));
 }
 
-int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, ArrayType *required) {
-    const int64 id = lane_id(queue, kind, version, required);
+int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, ArrayType *required,
+                  ArrayType *limits) {
+    const int64 id = lane_id(queue, kind, version, required, limits);
     // Assigns the transaction ID before looking up the lane, because lane retirement waits for transactions by ID
     // (lanes/retire.cpp).
     GetTopTransactionId();
@@ -333,7 +338,8 @@ int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, 
                                  .add(PointerGetDatum(make_text(queue)))
                                  .add(PointerGetDatum(make_text(kind)))
                                  .add(Int32GetDatum(version))
-                                 .add_if(required != nullptr, PointerGetDatum(required)));
+                                 .add_if(required != nullptr, PointerGetDatum(required))
+                                 .add_if(limits != nullptr, PointerGetDatum(limits)));
         });
         own_lanes++;
         lanes_changed_at_commit();

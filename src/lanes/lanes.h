@@ -22,11 +22,11 @@ namespace jobq {
 Names canonical_requires(ArrayType *required);
 
 // Returns the id of the lane with these attributes.
-int64 lane_id(std::string_view queue, std::string_view kind, int32 version, ArrayType *required);
+int64 lane_id(std::string_view queue, std::string_view kind, int32 version, ArrayType *required, ArrayType *limits);
 
 // Returns the id of a lane and inserts the lane into jobq.lane_directory if it is missing. Never waits for another
 // transaction. Assigns an ID to the current transaction.
-int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, ArrayType *required);
+int64 ensure_lane(std::string_view queue, std::string_view kind, int32 version, ArrayType *required, ArrayType *limits);
 
 // Returns whether the lane is in jobq.lane_directory and is not about to be deleted. Does not write.
 bool lane_stays(std::string_view queue, std::string_view kind, int64 lane);

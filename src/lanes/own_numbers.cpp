@@ -6,6 +6,7 @@
 #include "lanes/lanes.h"
 #include "lanes/own_numbers.h"
 #include "row/job_columns.h"
+#include "row/limit_names.h"
 #include "row/numbers.h"
 
 #include <algorithm>
@@ -37,14 +38,34 @@ int64 lane_of_words(HeapTuple row, TupleDesc desc, const JobState &job) {
     if (is_odd(job)) return job.lane;
     bool none;
     const int32 version = DatumGetInt32(SPI_getbinval(row, desc, kJobVersion, &none));
-    const Datum value = SPI_getbinval(row, desc, kJobRequires, &none);
-    if (none) return lane_number(job.queue, job.kind, version, {nullptr, 0});
-    ArrayType *required = DatumGetArrayTypeP(value);
-    if (is_odd(required)) return job.lane;
-    Names names = names_of(required, "requires", SIZE_MAX, PG_INT32_MAX);
-    if (is_odd(names)) return job.lane;
-    names.count = core::canonical_set(names.items, names.count);
-    return lane_number(job.queue, job.kind, version, names);
+    const auto names_at = [&](JobColumn column, const char *name, int most, Names *names) {
+        const Datum value = SPI_getbinval(row, desc, column, &none);
+        *names = {nullptr, 0};
+        if (none) return true;
+        ArrayType *array = DatumGetArrayTypeP(value);
+        if (is_odd(array)) return false;
+        *names = names_of(array, name, SIZE_MAX, PG_INT32_MAX);
+        if (is_odd(*names)) return false;
+        names->count = core::canonical_set(names->items, names->count);
+        return names->count <= most;
+    };
+    Names required, limits;
+    if (!names_at(kJobRequires, "requires", core::kMaxCapabilities, &required) ||
+        !names_at(kJobLimits, "limits", core::kMaxLimitsOfJob, &limits))
+        return job.lane;
+    return lane_number(job.queue, job.kind, version, required, limits);
+}
+
+// Replaces the numbers of the named limits in the slots that the job holds.
+void renumber_named_slots(HeapTuple row, TupleDesc desc, core::Life *life) {
+    if (!life->limit_slot1 && !life->limit_slot2) return;
+    bool none;
+    const Datum value = SPI_getbinval(row, desc, kJobLimits, &none);
+    with_limit_names(value, none, [&](const LimitNames &names) {
+        if (names.count > 0) life->limit_slot1 = with_limit(life->limit_slot1, named_limit_id(names.items[0]));
+        if (names.count > 1) life->limit_slot2 = with_limit(life->limit_slot2, named_limit_id(names.items[1]));
+        return true;
+    });
 }
 
 }  // namespace
@@ -65,6 +86,7 @@ OwnNumbers own_numbers(HeapTuple row, TupleDesc desc) {
     own.life.queue_slot = with_limit(own.life.queue_slot, queue_limit_id(own.found.queue));
     own.life.key_slot = with_limit(own.life.key_slot, key_limit_id(own.found.queue, own.found.concurrency_key));
     own.life.kind_slot = with_limit(own.life.kind_slot, kind_limit_id(own.found.queue, own.found.kind));
+    renumber_named_slots(row, desc, &own.life);
     const Datum key = SPI_getbinval(row, desc, kJobRoundRobinKey, &none);
     if (!none) own.round_robin_key = round_robin_key_of(own.found.concurrency_key);
     own.differ = own.lane != own.found.lane || core::differing(own.life, own.found.life) != 0 ||

@@ -1,9 +1,10 @@
-// The SQL function jobq_set_limit, and the functions that the view jobq.limits calls.
+// The SQL functions that set limits, and the functions that the views jobq.limits and jobq.named_limits call.
 #include "compat/pg.h"
 
 #include "compat/args.h"
 #include "compat/result_set.h"
 #include "compat/spi.h"
+#include "core/lane.h"
 #include "core/limit.h"
 #include "limits/limit_settings.h"
 #include "limits/limit_state.h"
@@ -71,7 +72,7 @@ LimitValues limit_arguments(FunctionCallInfo fcinfo) {
 }
 
 // Returns the limit that the arguments name. The arguments with the numbers `key` and `kind` are optional.
-LimitName named_limit(FunctionCallInfo fcinfo, text *queue, int key, int kind) {
+LimitName limit_of_arguments(FunctionCallInfo fcinfo, text *queue, int key, int kind) {
     if (given(fcinfo, kind)) return {queue, SlotOf::Kind, PG_GETARG_TEXT_PP(kind)};
     if (given(fcinfo, key)) return {queue, SlotOf::Key, PG_GETARG_TEXT_PP(key)};
     return {queue, SlotOf::Queue, make_text("")};
@@ -80,6 +81,36 @@ LimitName named_limit(FunctionCallInfo fcinfo, text *queue, int key, int kind) {
 void check_limit_name(const LimitName &limit) {
     if (limit.of == SlotOf::Key) check_name(view(limit.name), "key", core::kMaxConcurrencyKeyBytes, false);
     if (limit.of == SlotOf::Kind) check_name(view(limit.name), "kind", core::kMaxKindBytes, true);
+}
+
+text *limit_name_argument(FunctionCallInfo fcinfo) {
+    text *name = require_text(fcinfo, 0, "name");
+    check_name(view(name), "name", core::kMaxLimitNameBytes, false);
+    return name;
+}
+
+// Returns the queues in argument "queues", sorted and without duplicates. Raises 42501 if a queue is out of scope.
+Names member_queues(FunctionCallInfo fcinfo, const QueueScope *scope) {
+    require(fcinfo, 1, "queues");
+    Names queues = names_of(PG_GETARG_ARRAYTYPE_P(1), "queues", core::kMaxQueueBytes, core::kMaxQueuesOfLimit);
+    for (int i = 0; i < queues.count; i++) check_queue_name(queues.items[i], {"queues", i + 1});
+    queues.count = core::canonical_set(queues.items, queues.count);
+    for (int i = 0; i < queues.count; i++) check_scope(scope, queues.items[i]);
+    if (queues.count > 0) return queues;
+    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"queues\" must name at least one queue"),
+                    errhint("Use jobq_drop_named_limit() to remove the limit.")));
+    pg_unreachable();
+}
+
+void return_tokens(ResultSet *results, int64 limit, int64 bucket, int rate_argument, FunctionCallInfo fcinfo) {
+    const core::Rate rate = core::make_rate(PG_GETARG_INT32(rate_argument),
+                                            check_span(PG_GETARG_INTERVAL_P(rate_argument + 1), "per", Zero::Refused));
+    if (rate.interval == 0) return;
+    TimestampTz due;
+    const int32 tokens = peek_tokens(limit, bucket, rate, GetCurrentTimestamp(), &due);
+    const Datum values[] = {Int32GetDatum(tokens), TimestampTzGetDatum(due)};
+    const bool nulls[] = {false, tokens > 0};
+    results->row(values, nulls);
 }
 
 }  // namespace
@@ -95,7 +126,7 @@ PGDLLEXPORT Datum jobq_set_limit(PG_FUNCTION_ARGS) {
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                         errmsg("argument \"key\" cannot be combined with argument \"kind\""),
                         errhint("Call jobq_set_limit() once for the key and once for the kind.")));
-    const LimitName limit = named_limit(fcinfo, queue, Key, Kind);
+    const LimitName limit = limit_of_arguments(fcinfo, queue, Key, Kind);
     check_limit_name(limit);
     const LimitValues values = limit_arguments(fcinfo);
     const QueueScope *scope = scope_of(fcinfo);
@@ -114,7 +145,7 @@ PGDLLEXPORT Datum jobq_set_limit(PG_FUNCTION_ARGS) {
 PG_FUNCTION_INFO_V1(jobq_limit_running);
 PGDLLEXPORT Datum jobq_limit_running(PG_FUNCTION_ARGS) {
     if (PG_ARGISNULL(0)) PG_RETURN_NULL();
-    PG_RETURN_INT64(with_spi([&] { return running_under(named_limit(fcinfo, PG_GETARG_TEXT_PP(0), 1, 2)); }));
+    PG_RETURN_INT64(with_spi([&] { return running_under(limit_of_arguments(fcinfo, PG_GETARG_TEXT_PP(0), 1, 2)); }));
 }
 
 PG_FUNCTION_INFO_V1(jobq_limit_tokens);
@@ -122,17 +153,47 @@ PGDLLEXPORT Datum jobq_limit_tokens(PG_FUNCTION_ARGS) {
     ResultSet results(fcinfo);
     if (!shared_memory_ready() || PG_ARGISNULL(0) || PG_ARGISNULL(2) || PG_ARGISNULL(3)) return results.done();
     const std::string_view queue = view(PG_GETARG_TEXT_PP(0));
-    const core::Rate rate =
-        core::make_rate(PG_GETARG_INT32(2), check_span(PG_GETARG_INTERVAL_P(3), "per", Zero::Refused));
-    if (rate.interval == 0) return results.done();
-    const LimitName name = named_limit(fcinfo, PG_GETARG_TEXT_PP(0), 1, 4);
-    const int64 limit = limit_id(name.of, queue, view(name.name));
-    TimestampTz due;
-    const TimestampTz now = GetCurrentTimestamp();
-    const int32 tokens = peek_tokens(limit, queue_limit_id(queue), rate, now, &due);
-    const Datum values[] = {Int32GetDatum(tokens), TimestampTzGetDatum(due)};
-    const bool nulls[] = {false, tokens > 0};
-    results.row(values, nulls);
+    const LimitName name = limit_of_arguments(fcinfo, PG_GETARG_TEXT_PP(0), 1, 4);
+    return_tokens(&results, limit_id(name.of, queue, view(name.name)), queue_limit_id(queue), 2, fcinfo);
+    return results.done();
+}
+
+PG_FUNCTION_INFO_V1(jobq_set_named_limit);
+PGDLLEXPORT Datum jobq_set_named_limit(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    text *name = limit_name_argument(fcinfo);
+    const QueueScope *scope = scope_of(fcinfo);
+    const Names queues = member_queues(fcinfo, scope);
+    const LimitValues values = limit_arguments(fcinfo);
+    PG_RETURN_BOOL(with_owner_spi([&] {
+        for (int i = 0; i < queues.count; i++) require_known_queue(queues.items[i]);
+        if (!values.has_max_running && !values.has_rate) return remove_named_limit(name, scope);
+        for (int i = 0; i < queues.count; i++) warn_of_mistyped_queue(queues.items[i], scope);
+        set_named_limit(name, queues, values, scope);
+        return true;
+    }));
+}
+
+PG_FUNCTION_INFO_V1(jobq_drop_named_limit);
+PGDLLEXPORT Datum jobq_drop_named_limit(PG_FUNCTION_ARGS) {
+    require_writable(fcinfo);
+    text *name = limit_name_argument(fcinfo);
+    const QueueScope *scope = scope_of(fcinfo);
+    PG_RETURN_BOOL(with_owner_spi([&] { return remove_named_limit(name, scope); }));
+}
+
+PG_FUNCTION_INFO_V1(jobq_named_limit_running);
+PGDLLEXPORT Datum jobq_named_limit_running(PG_FUNCTION_ARGS) {
+    if (PG_ARGISNULL(0)) PG_RETURN_NULL();
+    PG_RETURN_INT64(with_spi([&] { return running_under({make_text(""), SlotOf::Named1, PG_GETARG_TEXT_PP(0)}); }));
+}
+
+PG_FUNCTION_INFO_V1(jobq_named_limit_tokens);
+PGDLLEXPORT Datum jobq_named_limit_tokens(PG_FUNCTION_ARGS) {
+    ResultSet results(fcinfo);
+    if (!shared_memory_ready() || PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2)) return results.done();
+    const int64 limit = named_limit_id(view(PG_GETARG_TEXT_PP(0)));
+    return_tokens(&results, limit, limit, 1, fcinfo);
     return results.done();
 }
 

@@ -1,10 +1,12 @@
-// Reads and writes jobq.limit_settings, and gives slots to running jobs that have none although a limit applies to
-// them. Call these functions inside with_spi().
+// Reads and writes jobq.limit_settings and jobq.named_limit_settings, and gives slots to running jobs that have none
+// although a limit applies to them. Call these functions inside with_spi().
 #pragma once
 
 #include "compat/pg.h"
 #include "job/duty_outcome.h"
 #include "limits/limit_slots.h"
+#include "queues/scope.h"
+#include "row/limit_names.h"
 
 #include <string_view>
 
@@ -16,16 +18,21 @@ struct LimitValues {
     int32 max_running, rate;
     Interval *per;
 };
-// The limit of a queue, of one of its concurrency keys, or of one of its kinds.
+// The limit of a queue, of one of its concurrency keys, or of one of its kinds, or a named limit.
 struct LimitName {
-    text *queue;
+    text *queue;  // empty for a named limit
     SlotOf of;
-    text *name;  // the key or kind; empty for the limit of the queue
+    text *name;  // the key, the kind, or the name of the limit; empty for the limit of the queue
 };
 // Sets the limit. Gives slots of the limit to the queue's jobs that are already running.
 void set_limit(const LimitName &limit, const LimitValues &values);
 // Removes the limit. Returns false if there was no such limit.
 bool remove_limit(const LimitName &limit);
+
+// These functions set and remove a named limit as set_limit() and remove_limit() do. They raise 42501 if a queue that
+// shares the limit so far is out of scope.
+void set_named_limit(text *name, const Names &queues, const LimitValues &values, const QueueScope *scope);
+bool remove_named_limit(text *name, const QueueScope *scope);
 
 // The columns of a job that determine which slots the job needs, before or after plain SQL has changed the job.
 struct SlotRow {
@@ -33,11 +40,13 @@ struct SlotRow {
     std::string_view queue;
     std::string_view key;  // empty if the job has no concurrency key
     std::string_view kind;
+    LimitNames limits;
     bool running;
     int64 slots[kSlotsOf];  // 0 if the job holds no such slot
 };
 // Returns whether a job keeps its slots when a plain SQL UPDATE changes it. A job loses its slots if it stops running
-// or if its queue or key changes, and if its kind changes while it holds a slot under the limit of the kind.
+// or if its queue or key changes, if its kind changes while it holds a slot under the limit of the kind, and if its
+// named limits change while it holds a slot under one of them.
 bool keeps_slots(const SlotRow &before, const SlotRow &after);
 // Makes the next tick give slots to the job if the job needs slots that it does not hold. Call it after a plain SQL
 // UPDATE.

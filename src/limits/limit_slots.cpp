@@ -9,6 +9,9 @@
 //    the job's index entry was made before this session locked the slot, and the job's row gets no new version before
 //    the claim's transaction ends.
 //
+// For a named limit, each of the two scans reads two indexes. A job never moves a slot from one of the two columns to the
+// other within a transaction, so each scan finds the job as described.
+//
 // Both scans bypass SQL, even where jobq otherwise uses SQL to access rows, because SQL cannot see uncommitted rows.
 #include "compat/pg.h"
 
@@ -18,6 +21,7 @@
 #include "leases/young_leases.h"
 #include "limits/limit_slots.h"
 #include "limits/limit_state.h"
+#include "row/numbers.h"
 
 #include <algorithm>
 
@@ -49,8 +53,16 @@ Statement without_slot[] = {
      "AND j._kind_slot IS NULL AND (j.kind = $3 OR $3 = '*' "
      "AND NOT EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $2 AND l.key = j.kind AND l.by_kind))",
      {INT8ARRAYOID, TEXTOID, TEXTOID}}};
-static_assert(lengthof(without_slot) == kSlotsOf, "one statement for each column of slots");
-constexpr JobIndex kSlotIndexes[kSlotsOf] = {JobIndex::QueueSlot, JobIndex::KeySlot, JobIndex::KindSlot};
+// Counts the running jobs that count toward the named limit $2, and hold no slot between $3 and $4.
+Statement without_named_slot = {
+    "SELECT count(*) FROM jobq.jobs j "
+    "WHERE j.id = ANY ($1 || ARRAY (SELECT w.id FROM jobq.jobs w WHERE w._rescue_indexed)) "
+    "AND j.status = 'processing' AND $2 = ANY (j.limits) "
+    "AND j.queue IN (SELECT unnest(l.queues) FROM jobq.named_limit_settings l WHERE l.name = $2) "
+    "AND coalesce(j._limit_slot1 NOT BETWEEN $3 AND $4, true) AND coalesce(j._limit_slot2 NOT BETWEEN $3 AND $4, true)",
+    {INT8ARRAYOID, TEXTOID, INT8OID, INT8OID}};
+constexpr JobIndex kSlotIndexes[kSlotsOf] = {JobIndex::QueueSlot, JobIndex::KeySlot, JobIndex::KindSlot,
+                                             JobIndex::LimitSlot1, JobIndex::LimitSlot2};
 
 // Returns the index, or nullptr if the index cannot be used (table/attached.h). If it cannot be used, scan() reads the
 // table.
@@ -86,14 +98,24 @@ void scan(Slots *slots, SlotOf of, Snapshot snapshot, ScanKeyData *keys, int cou
     ExecClearTuple(slots->found);
 }
 
+// Calls body(of) for each column that can contain a slot of this limit.
+template <typename Body>
+void each_column(SlotOf of, Body body) {
+    body(is_named(of) ? SlotOf::Named1 : of);
+    if (is_named(of)) body(SlotOf::Named2);
+}
+
 bool any_holder(Slots *slots, SlotOf of, Snapshot snapshot, int64 slot) {
-    ScanKeyData keys[2];
-    ScanKeyInit(&keys[0], kSlot, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(slot));
-    ScanKeyInit(&keys[1], kSeq, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(slot_bound(slot)));
     bool any = false;
-    scan(slots, of, snapshot, keys, 2, [&] {
-        any = true;
-        return false;
+    each_column(of, [&](SlotOf column) {
+        if (any) return;
+        ScanKeyData keys[2];
+        ScanKeyInit(&keys[0], kSlot, BTEqualStrategyNumber, F_INT8EQ, Int64GetDatum(slot));
+        ScanKeyInit(&keys[1], kSeq, BTGreaterEqualStrategyNumber, F_INT8GE, Int64GetDatum(slot_bound(slot)));
+        scan(slots, column, snapshot, keys, 2, [&] {
+            any = true;
+            return false;
+        });
     });
     return any;
 }
@@ -107,15 +129,17 @@ bool is_free(Slots *slots, SlotOf of, int64 slot) {
 }
 
 void add_numbers(Slots *slots, SlotOf of, Snapshot snapshot, int64 limit, Notes<int32> *numbers) {
-    ScanKeyData keys[2];
-    ScanKeyInit(&keys[0], kSlot, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(limit));
-    ScanKeyInit(&keys[1], kSlot, BTLessStrategyNumber, F_INT8LT,
-                Int64GetDatum(core::slot_of(limit, core::kHighestNumber + 1)));
-    scan(slots, of, snapshot, keys, 2, [&] {
-        bool is_null;
-        const Datum slot = slot_getattr(slots->found, column_of_slot(of), &is_null);
-        if (!is_null) numbers->add(core::number_of_slot(DatumGetInt64(slot)));
-        return true;
+    each_column(of, [&](SlotOf column) {
+        ScanKeyData keys[2];
+        ScanKeyInit(&keys[0], kSlot, BTGreaterStrategyNumber, F_INT8GT, Int64GetDatum(limit));
+        ScanKeyInit(&keys[1], kSlot, BTLessStrategyNumber, F_INT8LT,
+                    Int64GetDatum(core::slot_of(limit, core::kHighestNumber + 1)));
+        scan(slots, column, snapshot, keys, 2, [&] {
+            bool is_null;
+            const Datum slot = slot_getattr(slots->found, column_of_slot(column), &is_null);
+            if (!is_null) numbers->add(core::number_of_slot(DatumGetInt64(slot)));
+            return true;
+        });
     });
 }
 
@@ -169,10 +193,18 @@ Notes<int32> held_numbers(Slots *slots, SlotOf of, int64 limit) {
 int64 running_without_slot(SlotOf of, std::string_view queue, std::string_view name) {
     // Reads the list of jobs that are not rescue-indexed yet before taking the snapshot, so that each running job is in
     // the list or is rescue-indexed under the snapshot.
-    const Params params =
-        Params().add(unindexed_jobs()).add(PointerGetDatum(make_text(queue))).add(PointerGetDatum(make_text(name)));
+    Params params = Params().add(unindexed_jobs());
+    if (is_named(of)) {
+        const int64 id = named_limit_id(name);
+        params.add(PointerGetDatum(make_text(name)))
+            .add(Int64GetDatum(id))
+            .add(Int64GetDatum(core::slot_of(id, core::kHighestNumber)));
+    } else {
+        params.add(PointerGetDatum(make_text(queue))).add(PointerGetDatum(make_text(name)));
+    }
+    Statement &count_of = is_named(of) ? without_named_slot : without_slot[static_cast<int>(of)];
     Snapshot latest = RegisterSnapshot(GetLatestSnapshot());
-    const int64 count = read(without_slot[static_cast<int>(of)], params, latest)[0].int64_at(1);
+    const int64 count = read(count_of, params, latest)[0].int64_at(1);
     UnregisterSnapshot(latest);
     return count;
 }

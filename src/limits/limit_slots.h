@@ -1,5 +1,6 @@
 // Determines which running jobs hold the slots of limits. A job stores its slots in jobs._queue_slot, jobs._key_slot,
-// and jobs._kind_slot.
+// jobs._kind_slot, and the slots of its named limits in jobs._limit_slot1 and jobs._limit_slot2, in the order of the
+// names.
 //
 // A claim locks a slot, checks that the slot is free, writes the slot into the row of the claimed job, and unlocks the
 // slot. From then on, other sessions find the slot in the index. A claim never waits for the lock.
@@ -12,12 +13,15 @@
 
 namespace jobq {
 
-// Whether a slot belongs to the limit of a queue, of a key, or of a kind. This determines which column and index
-// contain the slot.
-enum class SlotOf { Queue, Key, Kind };
-constexpr int kSlotsOf = static_cast<int>(SlotOf::Kind) + 1;
-constexpr SlotOf kAllSlots[kSlotsOf] = {SlotOf::Queue, SlotOf::Key, SlotOf::Kind};
-constexpr JobColumn kSlotColumns[kSlotsOf] = {kJobQueueSlot, kJobKeySlot, kJobKindSlot};
+// Whether a slot belongs to the limit of a queue, of a key, or of a kind, or to the first or second named limit of a job.
+// This determines which column contains the slot of a job. The same named limit can be the first limit of one job and
+// the second limit of another, so the holder of its slot must be looked up in both columns.
+enum class SlotOf { Queue, Key, Kind, Named1, Named2 };
+constexpr int kSlotsOf = static_cast<int>(SlotOf::Named2) + 1;
+constexpr SlotOf kAllSlots[kSlotsOf] = {SlotOf::Queue, SlotOf::Key, SlotOf::Kind, SlotOf::Named1, SlotOf::Named2};
+constexpr JobColumn kSlotColumns[kSlotsOf] = {kJobQueueSlot, kJobKeySlot, kJobKindSlot, kJobLimitSlot1,
+                                              kJobLimitSlot2};
+constexpr bool is_named(SlotOf of) { return of >= SlotOf::Named1; }
 constexpr JobColumn column_of_slot(SlotOf of) { return kSlotColumns[static_cast<int>(of)]; }
 
 // The slot indexes of the open table jobq.jobs. Each index is opened when it is first needed.
@@ -42,8 +46,9 @@ bool seems_held(Slots *slots, SlotOf of, int64 slot);
 Notes<int32> held_numbers(Slots *slots, SlotOf of, int64 limit);
 
 // Returns, according to committed rows, the number of running jobs that lack the slot that the limit of the queue, key,
-// or kind requires. `name` is the key or kind. If it is core::kEachKey, counts the jobs of all keys or kinds that have
-// no limit of their own. Call this function inside with_spi().
+// or kind, or the named limit requires. `name` is the key, the kind, or the name of the limit. If it is core::kEachKey,
+// counts the jobs of all keys or kinds that have no limit of their own. A named limit counts the jobs of all its queues,
+// and `queue` is ignored. Call this function inside with_spi().
 int64 running_without_slot(SlotOf of, std::string_view queue, std::string_view name);
 
 }  // namespace jobq

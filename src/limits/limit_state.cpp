@@ -206,6 +206,17 @@ bool free_slot(const LoggedSlot &logged, std::string_view queue, std::string_vie
     return unthrottle_key(queue, key, GetCurrentTimestamp(), 1) || missed;
 }
 
+// Wakes up workers of the queue to which the slot belongs or, for a named limit, of each of its queues.
+void wake_for(const TransactionLog &log, const LoggedSlot &slot, const char *queue, const SlotWaking &wake) {
+    bool shared = false;
+    for (const LoggedMember &member : log.members) {
+        if (member.limit != core::limit_of_slot(slot.slot)) continue;
+        wake.queue(log.queues.items[member.queue].name);
+        shared = true;
+    }
+    if (!shared) wake.queue(queue);
+}
+
 // Calls body(bound) with the array element for the bound of the slot, while holding the lock of the element. Several
 // slots share one element, so it might contain the bound of another slot.
 template <typename Body>
@@ -314,13 +325,13 @@ bool free_numbers_unknown(int64 limit) {
     });
 }
 
-void return_free_number(int64 limit, int32 number) {
-    if (limits == nullptr) return;
-    with_known(limit, [&](Entry *entry) {
+bool return_free_number(int64 limit, int32 number) {
+    if (limits == nullptr) return false;
+    return with_known(limit, [&](Entry *entry) {
         if (entry == nullptr) return false;
         change(entry);
         add_free(entry, number);
-        return true;
+        return static_cast<bool>(entry->missed);
     });
 }
 
@@ -393,7 +404,7 @@ void publish_slots(bool committed, const SlotWaking &wake) {
     for (const LoggedSlot &slot : log.slots) {
         const bool is_free = committed ? slot.freed : slot.taken;
         const char *queue = log.queues.items[slot.queue].name;
-        if (is_free && free_slot(slot, queue_view(queue), log.key_of(slot))) wake.queue(queue);
+        if (is_free && free_slot(slot, queue_view(queue), log.key_of(slot))) wake_for(log, slot, queue, wake);
     }
     // If the log does not contain all slots, forgets all information about free slots and wakes up all workers.
     if (!(committed ? log.slots_freed_unknown : log.slots_taken_unknown)) return;

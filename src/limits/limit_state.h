@@ -39,8 +39,9 @@ int32 take_free_number(int64 limit);
 // Returns whether no free slot number is known although the limit might have free slots. If so, the caller searches for
 // more numbers than it needs, so that other workers need not search.
 bool free_numbers_unknown(int64 limit);
-// Gives back a slot number that take_free_number() returned and that the caller did not use.
-void return_free_number(int64 limit, int32 number);
+// Gives back a slot number that take_free_number() returned and that the caller did not use. Returns whether a session
+// has found the limit full in the meantime and might be waiting.
+bool return_free_number(int64 limit, int32 number);
 
 // Begins a search for free slot numbers. Sets *number to the slot number, between 1 and max_running, at which the
 // caller must begin. This is the number at which the last search ended. Returns a ticket for end_slot_search(), or 0 if
@@ -77,7 +78,8 @@ struct SlotWaking {
 void publish_slots(bool committed, const SlotWaking &wake);
 
 // Takes a token of the limit. If no token is left, returns false and sets *due to the time at which the next token
-// becomes available. `queue` is the queue_limit_id of the queue to which the limit belongs.
+// becomes available. `queue` is the queue_limit_id of the queue to which the limit belongs, or `limit` itself if it
+// belongs to no queue.
 bool spend_token(int64 limit, int64 queue, const core::Rate &rate, TimestampTz now, TimestampTz *due);
 void return_spent_token(int64 limit, const core::Rate &rate);
 // Returns how many tokens the limit has, and sets *due to the time at which the next token becomes available.

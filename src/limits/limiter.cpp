@@ -5,6 +5,8 @@
 #include "limits/limit_state.h"
 #include "limits/limiter.h"
 #include "limits/throttled_ranges.h"
+#include "log/transaction_log.h"
+#include "row/limit_names.h"
 #include "row/numbers.h"
 #include "shmem/memory.h"
 #include "table/table_sql.h"
@@ -24,14 +26,15 @@ namespace {
     pg_unreachable();
 }
 
-constexpr core::OptInt64 core::Event::*kSlotMembers[kSlotsOf] = {&core::Event::queue_slot, &core::Event::key_slot,
-                                                                 &core::Event::kind_slot};
+constexpr core::OptInt64 core::Event::*kSlotMembers[kSlotsOf] = {
+    &core::Event::queue_slot, &core::Event::key_slot, &core::Event::kind_slot, &core::Event::limit_slot1,
+    &core::Event::limit_slot2};
 
 bool may_run(const QueueLimit &limit, int64 id, std::string_view queue, TimestampTz now, TimestampTz *due) {
     if (limit.max_running == 0) return false;
     if (limit.rate.interval > 0) {
         TimestampTz next;
-        if (tokens_of(id, queue_limit_id(queue), limit.rate, now, &next) <= 0) {
+        if (tokens_of(id, bucket_owner(limit, id, queue), limit.rate, now, &next) <= 0) {
             *due = Min(*due, next);
             return false;
         }
@@ -136,8 +139,9 @@ int64 take_slot(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id) 
 bool take_permit(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id) {
     Permit permit = {of, id, 0, {0, 0}};
     TimestampTz due;
+    log_members_of(limit, id);
     if (limit.rate.interval > 0) {
-        if (!spend_token(id, queue_limit_id(limiter->name), limit.rate, limiter->now, &due)) return false;
+        if (!spend_token(id, bucket_owner(limit, id, limiter->name), limit.rate, limiter->now, &due)) return false;
         permit.rate = limit.rate;
     }
     if (limit.max_running >= 0) {
@@ -186,22 +190,62 @@ const QueueLimit *limit_among(const QueueLimit *begin, const QueueLimit *end, st
     return own != nullptr ? own : find(core::kEachKey);
 }
 
-const QueueLimit *first_kind_limit(const Queue &queue) {
-    return queue.limits + (queue.limit_count - queue.kind_limit_count);
+const QueueLimit *first_kind_limit(const Queue &queue) { return queue.limits + key_limit_count(queue); }
+
+const QueueLimit *first_named_limit(const Queue &queue) {
+    return queue.limits + (queue.limit_count - queue.named_limit_count);
+}
+
+// Returns the number of limits of this type that the queue has.
+int limits_of(const Queue &queue, SlotOf of) {
+    if (is_named(of)) return queue.named_limit_count;
+    return of == SlotOf::Kind ? queue.kind_limit_count : key_limit_count(queue);
+}
+
+// Returns the named limit of the job in table.row whose slot belongs into the column of the given type.
+AppliedLimit named_limit_of_job(const JobsTable &jobs, const Queue &queue, SlotOf of) {
+    bool none;
+    const Datum value = job_value(jobs, kJobLimits, &none);
+    const QueueLimit *limit = with_limit_names(value, none, [&](const LimitNames &names) -> const QueueLimit * {
+        const int i = of == SlotOf::Named1 ? 0 : 1;
+        return i < names.count ? named_limit(queue, names.items[i]) : nullptr;
+    });
+    if (limit == nullptr) return {nullptr, {}, 0};
+    return {limit, limit->key, named_limit_id(limit->key)};
+}
+
+// Returns whether the job in table.row has a named limit and, according to the state in shared memory, a limit of any
+// type prevents the job from running.
+bool shares_full_limit(const Limiter &limiter) {
+    const JobsTable &jobs = *limiter.slots.jobs;
+    if (limiter.queue->named_limit_count == 0 || !job_has(jobs, kJobLimits)) return false;
+    TimestampTz due = DT_NOEND;
+    return waits_for_lane(jobs, limiter.name, *limiter.queue, limiter.now, &due);
 }
 
 }  // namespace
+
+int64 bucket_owner(const QueueLimit &limit, int64 id, std::string_view queue) {
+    return limit.member_count > 0 ? id : queue_limit_id(queue);
+}
 
 const QueueLimit *limit_of_key(const Queue &queue, std::string_view key) {
     return limit_among(queue.limits, first_kind_limit(queue), key);
 }
 
 const QueueLimit *limit_of_kind(const Queue &queue, std::string_view kind) {
-    return limit_among(first_kind_limit(queue), queue.limits + queue.limit_count, kind);
+    return limit_among(first_kind_limit(queue), first_named_limit(queue), kind);
+}
+
+const QueueLimit *named_limit(const Queue &queue, std::string_view name) {
+    const QueueLimit *end = queue.limits + queue.limit_count;
+    const QueueLimit *found =
+        std::find_if(first_named_limit(queue), end, [name](const QueueLimit &limit) { return limit.key == name; });
+    return found == end ? nullptr : found;
 }
 
 const QueueLimit *limit_of_queue(const Queue &queue) {
-    return queue.limit_count > queue.kind_limit_count && queue.limits[0].key.empty() ? &queue.limits[0] : nullptr;
+    return key_limit_count(queue) > 0 && queue.limits[0].key.empty() ? &queue.limits[0] : nullptr;
 }
 
 const QueueLimit *find_limit(const Queue &queue, SlotOf of, std::string_view name) {
@@ -210,8 +254,10 @@ const QueueLimit *find_limit(const Queue &queue, SlotOf of, std::string_view nam
             return limit_of_queue(queue);
         case SlotOf::Key:
             return limit_of_key(queue, name);
-        default:
+        case SlotOf::Kind:
             return limit_of_kind(queue, name);
+        default:
+            return named_limit(queue, name);
     }
 }
 
@@ -221,16 +267,18 @@ int64 limit_id(SlotOf of, std::string_view queue, std::string_view name) {
             return queue_limit_id(queue);
         case SlotOf::Key:
             return key_limit_id(queue, name);
-        default:
+        case SlotOf::Kind:
             return kind_limit_id(queue, name);
+        default:
+            return named_limit_id(name);
     }
 }
 
 AppliedLimit limit_of_job(const JobsTable &jobs, const Queue &queue, std::string_view name, SlotOf of) {
     AppliedLimit applied = {nullptr, {}, 0};
     // Avoids reading the column of the name if the queue has no limit of this type.
-    const int count = of == SlotOf::Kind ? queue.kind_limit_count : queue.limit_count - queue.kind_limit_count;
-    if (count == 0) return applied;
+    if (limits_of(queue, of) == 0) return applied;
+    if (is_named(of)) return named_limit_of_job(jobs, queue, of);
     if (of != SlotOf::Queue) {
         bool none;
         const Datum value = job_value(jobs, of == SlotOf::Key ? kJobConcurrencyKey : kJobKind, &none);
@@ -255,9 +303,11 @@ bool waits_for_key(const JobsTable &jobs, std::string_view name, const Queue &qu
     return waits_under(jobs, name, queue, SlotOf::Key, now, due);
 }
 
-bool waits_for_kind(const JobsTable &jobs, std::string_view name, const Queue &queue, TimestampTz now,
+bool waits_for_lane(const JobsTable &jobs, std::string_view name, const Queue &queue, TimestampTz now,
                     TimestampTz *due) {
-    return waits_under(jobs, name, queue, SlotOf::Kind, now, due);
+    return waits_under(jobs, name, queue, SlotOf::Kind, now, due) ||
+           waits_under(jobs, name, queue, SlotOf::Named1, now, due) ||
+           waits_under(jobs, name, queue, SlotOf::Named2, now, due);
 }
 
 void open_limiter(Limiter *limiter, JobsTable *jobs, std::string_view name, const Queue &queue, TimestampTz now) {
@@ -271,13 +321,20 @@ void open_limiter(Limiter *limiter, JobsTable *jobs, std::string_view name, cons
 void close_limiter(Limiter *limiter) { close_slots(&limiter->slots); }
 
 // Checks the limit of the key first and that of the queue last, because a full limit of a key rejects one job, a full
-// limit of a kind ends the lane, and a full limit of the queue ends the claim.
+// limit of a kind or a full named limit ends the lane, and a full limit of the queue ends the claim. First checks without
+// taking anything whether a named limit is full, so that a job that cannot run rarely takes, even for a moment, a token
+// or a slot for which other queues wait.
 Room take_permits(Limiter *limiter) {
     constexpr struct {
         SlotOf of;
         Room without;
-    } kOrder[] = {{SlotOf::Key, Room::NotForKey}, {SlotOf::Kind, Room::NotForKind}, {SlotOf::Queue, Room::NotForQueue}};
+    } kOrder[] = {{SlotOf::Key, Room::NotForKey},
+                  {SlotOf::Kind, Room::NotForLane},
+                  {SlotOf::Named1, Room::NotForLane},
+                  {SlotOf::Named2, Room::NotForLane},
+                  {SlotOf::Queue, Room::NotForQueue}};
     limiter->permit_count = 0;
+    if (shares_full_limit(*limiter)) return Room::NotForLane;
     for (const auto &each : kOrder) {
         if (take_under(limiter, each.of)) continue;
         return_permits(limiter);
@@ -292,7 +349,12 @@ void return_permits(Limiter *limiter) {
         if (permit.rate.interval > 0) return_spent_token(permit.limit, permit.rate);
         if (permit.slot == 0) continue;
         unlock_slot(permit.slot);
-        return_free_number(permit.limit, core::number_of_slot(permit.slot));
+        // Wakes up a worker that has found the limit full while this claim held the slot.
+        if (return_free_number(permit.limit, core::number_of_slot(permit.slot))) {
+            const bool is_of_key = permit.of == SlotOf::Key;
+            slot_freed_at_commit(limiter->name, is_of_key ? limiter->names[static_cast<int>(SlotOf::Key)] : "",
+                                 permit.slot);
+        }
     }
     limiter->permit_count = 0;
 }
@@ -321,6 +383,26 @@ void keep_permits(Limiter *limiter) {
         unthrottle_key(limiter->name, limiter->names[static_cast<int>(SlotOf::Key)], due, kByRate);
     }
     limiter->permit_count = 0;
+}
+
+void log_members_of(const QueueLimit &limit, int64 id) {
+    if (limit.member_count > 0) log_members(id, limit.members, limit.member_count);
+}
+
+void named_slot_freed(std::string_view queue, int64 slot) {
+    const int64 id = core::limit_of_slot(slot);
+    const Queue &settings = *find_queue(queue);
+    const QueueLimit *end = settings.limits + settings.limit_count;
+    const QueueLimit *limit = std::find_if(first_named_limit(settings), end, [id](const QueueLimit &each) {
+        return named_limit_id(each.key) == id;
+    });
+    if (limit != end) {
+        log_members_of(*limit, id);
+        slot_freed_at_commit(queue, {}, slot);
+    } else {
+        // The limit no longer includes the queue, or was dropped, so the queues that share the limit are not known.
+        slots_freed_at_commit();
+    }
 }
 
 int64 take_any_slot(Slots *slots, SlotOf of, std::string_view name, std::string_view key, int64 limit, TimestampTz now,

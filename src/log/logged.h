@@ -62,6 +62,12 @@ struct LoggedSlot {
 };
 static_assert(core::kMaxConcurrencyKeyBytes <= 255, "the length of a key fits");
 
+// A queue that shares a limit of which the transaction has taken or freed a slot.
+struct LoggedMember {
+    int64 limit;
+    QueueIndex queue;
+};
+
 struct EndedHead {
     int64 group, job;
 };
@@ -130,6 +136,7 @@ struct TransactionLog {
     char keys[kMaxLoggedKeyBytes];
     int unheard_keys;
     bool slots_taken_unknown, slots_freed_unknown;
+    core::Folded<LoggedMember, 256, 64> members;
 
     LoggedKeys places[core::kKeySpaces];
     LoggedRound round;

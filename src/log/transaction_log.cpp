@@ -342,6 +342,19 @@ void slots_freed_at_commit() {
     if (has_readers()) log.slots_freed_unknown = true;
 }
 
+void log_members(int64 limit, const std::string_view *queues, int count) {
+    if (!has_readers()) return;
+    const uint64 hash = core::mix64(static_cast<uint64>(limit));
+    if (log.members.find(hash, [limit](const LoggedMember &member) { return member.limit == limit; }) != nullptr)
+        return;
+    for (int i = 0; i < count; i++) {
+        const QueueIndex in = index_of(logged_queue(queues[i]));
+        if (in != kNoQueue && log.members.add(hash, {limit, in}) != nullptr) continue;
+        log.slots_taken_unknown = log.slots_freed_unknown = true;
+        return;
+    }
+}
+
 void log_due(TimestampTz when) {
     if (!has_readers()) return;
     LoggedRound *round = round_of_worker();
@@ -483,6 +496,7 @@ void clear_log() {
     log.slots.clear();
     log.key_bytes = log.unheard_keys = 0;
     log.slots_taken_unknown = log.slots_freed_unknown = false;
+    log.members.clear();
     for (LoggedKeys &keys : log.places) keys.any = false;
     log.round.any = false;
     log.databases = false;

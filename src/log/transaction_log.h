@@ -19,6 +19,7 @@
 // | groups whose head has ended         | not folded                   | 1,024 | the worker makes the next head    |
 // | slots that were taken or freed      | slot, key                    | 1,024 | any slot                          |
 // | names of the keys of these slots    | slot, key                    | 30 kB | any slot                          |
+// | queues that share named limits      | limit, queue                 | 256   | any slot                          |
 // | times at which something is due     | the earliest time is kept    | fixed | -                                 |
 // | keys of due jobs, running jobs, ... | the range of keys is kept    | fixed | -                                 |
 // | flags for lanes, claims, ...        | a flag is set                | fixed | -                                 |
@@ -150,6 +151,9 @@ bool publish_slot_taken(std::string_view queue, std::string_view key, int64 slot
 void slot_freed_at_commit(std::string_view queue, std::string_view key, int64 slot);
 // Records that slots of unknown limits were freed.
 void slots_freed_at_commit();
+// Records the queues that share a limit of which the transaction takes or frees a slot. When the slot becomes free, the
+// sessions that wait for jobs in any of these queues are notified.
+void log_members(int64 limit, const std::string_view *queues, int count);
 
 // ---- Rows that a scan of a key space must find (core/key_space.h).
 

@@ -27,6 +27,7 @@
 #include "leases/rescue_index.h"
 #include "leases/young_leases.h"
 #include "limits/limit_state.h"
+#include "limits/limiter.h"
 #include "limits/throttled_ranges.h"
 #include "log/logged.h"
 #include "metrics/connected_workers.h"
@@ -160,7 +161,7 @@ void lease_has_ended(int64 job, int64 lease) {
 }
 
 // Functions that job/change_job.h calls as soon as a job has changed.
-constexpr ChangeCallbacks kChangeCallbacks = {publish_ready, lease_has_ended};
+constexpr ChangeCallbacks kChangeCallbacks = {publish_ready, lease_has_ended, named_slot_freed};
 
 }  // namespace
 

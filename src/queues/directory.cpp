@@ -35,6 +35,7 @@ uint64 current_generation = 1;
 Oid settings_table = InvalidOid;
 Oid limits_table = InvalidOid;
 Oid kinds_table = InvalidOid;
+Oid named_limits_table = InvalidOid;
 
 // The SQL texts of these two statements are built when they are first used.
 Statement read_settings = {nullptr, {TEXTOID}};
@@ -44,9 +45,14 @@ Statement read_limits = {
     R"(SELECT l.key, l.max_running, l.rate, l.per, l.highest_slot, l.by_kind
        FROM jobq.limit_settings l WHERE l.queue = $1 ORDER BY l.by_kind, l.key COLLATE "C")",
     {TEXTOID}};
+Statement read_named_limits = {
+    R"(SELECT l.name, l.max_running, l.rate, l.per, l.highest_slot, l.queues
+       FROM jobq.named_limit_settings l WHERE $1 = ANY (l.queues) ORDER BY l.name COLLATE "C")",
+    {TEXTOID}};
 
 void on_relcache_invalidation(Oid relation) {
-    if (relation == InvalidOid || relation == settings_table || relation == limits_table || relation == kinds_table)
+    if (relation == InvalidOid || relation == settings_table || relation == limits_table || relation == kinds_table ||
+        relation == named_limits_table)
         current_generation++;
 }
 
@@ -115,17 +121,36 @@ void load_kinds(Queue *queue, const Params &name, Snapshot snapshot, MemoryConte
     }
 }
 
+QueueLimit limit_in(const Row &row, MemoryContext context) {
+    return {keep(context, row.text_at(1)), int_or(row, 2, -1),
+            core::make_rate(int_or(row, 3, 0), span_or(row, 4, 0)), row.int32_at(5), false};
+}
+
+void load_members(QueueLimit *limit, Datum queues, MemoryContext context) {
+    const Names names = names_of(DatumGetArrayTypeP(queues), "queues", SIZE_MAX, PG_INT32_MAX);
+    auto *members =
+        static_cast<std::string_view *>(MemoryContextAlloc(context, sizeof(std::string_view) * names.count));
+    for (int i = 0; i < names.count; i++) members[i] = keep(context, names.items[i]);
+    limit->members = members;
+    limit->member_count = names.count;
+}
+
 void load_limits(Queue *queue, const Params &name, Snapshot snapshot, MemoryContext context) {
-    const Rows rows = read(read_limits, name, snapshot);
-    if (rows.size() == 0) return;
-    queue->limits = static_cast<QueueLimit *>(MemoryContextAlloc(context, sizeof(QueueLimit) * rows.size()));
+    const Rows rows = read(read_limits, name, snapshot), named = read(read_named_limits, name, snapshot);
+    if (rows.size() + named.size() == 0) return;
+    queue->limits =
+        static_cast<QueueLimit *>(MemoryContextAlloc(context, sizeof(QueueLimit) * (rows.size() + named.size())));
     for (uint64 i = 0; i < rows.size(); i++) {
-        const Row row = rows[i];
-        const core::Micros per = span_or(row, 4, 0);
-        queue->limits[queue->limit_count++] = {keep(context, row.text_at(1)), int_or(row, 2, -1),
-                                               core::make_rate(int_or(row, 3, 0), per), row.int32_at(5),
-                                               row.bool_at(6)};
-        if (row.bool_at(6)) queue->kind_limit_count++;
+        QueueLimit *limit = &queue->limits[queue->limit_count++];
+        *limit = limit_in(rows[i], context);
+        limit->by_kind = rows[i].bool_at(6);
+        if (limit->by_kind) queue->kind_limit_count++;
+    }
+    for (uint64 i = 0; i < named.size(); i++) {
+        QueueLimit *limit = &queue->limits[queue->limit_count++];
+        *limit = limit_in(named[i], context);
+        load_members(limit, named[i].get(6), context);
+        queue->named_limit_count++;
     }
 }
 
@@ -141,6 +166,7 @@ void load(CacheEntry *entry, std::string_view name) {
     settings_table = get_relname_relid("queue_settings", schema);
     limits_table = get_relname_relid("limit_settings", schema);
     kinds_table = get_relname_relid("kind_settings", schema);
+    named_limits_table = get_relname_relid("named_limit_settings", schema);
 
     // Reads as the owner, because the caller might have no privileges on the tables.
     with_owner_spi([&] {

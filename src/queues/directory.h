@@ -1,7 +1,7 @@
 // Looks up the settings and limits of a queue and the settings of its kinds, which every function call needs. Each
-// session caches them until jobq.queue_settings, jobq.kind_settings, or jobq.limit_settings changes. A trigger on these
-// tables sends a relation cache invalidation message, which reaches every session when the transaction commits and is
-// discarded by a rollback. See lanes/lanes.h for the lanes of a queue.
+// session caches them until jobq.queue_settings, jobq.kind_settings, jobq.limit_settings, or jobq.named_limit_settings
+// changes. A trigger on these tables sends a relation cache invalidation message, which reaches every session when the
+// transaction commits and is discarded by a rollback. See lanes/lanes.h for the lanes of a queue.
 #pragma once
 
 #include "compat/pg.h"
@@ -12,15 +12,17 @@
 
 namespace jobq {
 
-// A row of jobq.limit_settings.
+// A row of jobq.limit_settings or, if there are members, of jobq.named_limit_settings.
 struct QueueLimit {
-    // The concurrency key or, if by_kind is true, the kind. If by_kind is false, empty for the whole queue.
-    // core::kEachKey for each key or kind without a limit of its own.
+    // The concurrency key; if by_kind is true, the kind; if there are members, the name of the limit. Empty for the whole
+    // queue. core::kEachKey for each key or kind without a limit of its own.
     std::string_view key;
     int32 max_running;   // -1 if unlimited
     core::Rate rate;     // interval 0 if there is no rate
     int32 highest_slot;  // no job holds a slot with a number above both this and max_running
     bool by_kind;
+    const std::string_view *members = nullptr;  // the queues that share a named limit
+    int member_count = 0;
 };
 
 // The settings that apply to the jobs of a kind: the settings of the queue, replaced by those in jobq.kind_settings.
@@ -31,9 +33,10 @@ struct KindOfQueue : core::QueueSettings {
 struct Queue : core::QueueSettings {
     bool has_settings = false;  // whether jobq.queue_settings contains a row for the queue
     bool paused = false;
-    QueueLimit *limits = nullptr;  // ordered by (by_kind, key)
+    QueueLimit *limits = nullptr;  // the limits of the queue and of keys, of kinds, and named limits; ordered by key
     int limit_count = 0;
-    int kind_limit_count = 0;      // number of limits of kinds, which come last in `limits`
+    int kind_limit_count = 0;
+    int named_limit_count = 0;
     KindOfQueue *kinds = nullptr;  // the kinds that have settings, in byte order
     int kind_count = 0;
     uint64 generation = 0;  // generation of the directory when the queue was read

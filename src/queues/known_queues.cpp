@@ -18,6 +18,7 @@ Statement is_known = {
     R"(SELECT EXISTS (SELECT FROM jobq.lane_directory d WHERE d.queue = $1)
            OR EXISTS (SELECT FROM jobq.queue_settings s WHERE s.queue = $1)
            OR EXISTS (SELECT FROM jobq.limit_settings l WHERE l.queue = $1)
+           OR EXISTS (SELECT FROM jobq.named_limit_settings l WHERE $1 = ANY (l.queues))
            OR EXISTS (SELECT FROM jobq.kind_settings k WHERE k.queue = $1)
            OR EXISTS (SELECT FROM jobq.queue_settings s WHERE s.dead_letter_queue = $1)
            OR EXISTS (SELECT FROM jobq.kind_settings k WHERE k.dead_letter_queue = $1))",
@@ -36,6 +37,7 @@ Statement known_names = {
        UNION (SELECT s.queue FROM jobq.queue_settings s LIMIT 1000)
        UNION (SELECT s.dead_letter_queue FROM jobq.queue_settings s WHERE s.dead_letter_queue IS NOT NULL LIMIT 1000)
        UNION (SELECT l.queue FROM jobq.limit_settings l LIMIT 1000)
+       UNION (SELECT unnest(l.queues) FROM jobq.named_limit_settings l LIMIT 1000)
        UNION (SELECT k.queue FROM jobq.kind_settings k LIMIT 1000)
        UNION (SELECT k.dead_letter_queue FROM jobq.kind_settings k WHERE k.dead_letter_queue <> '' LIMIT 1000))",
     {},

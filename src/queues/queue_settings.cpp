@@ -5,6 +5,7 @@
 #include "compat/memory.h"
 #include "job/job_arguments.h"
 #include "queues/queue_settings.h"
+#include "row/limit_names.h"
 
 extern "C" {
 #include "lib/stringinfo.h"
@@ -65,6 +66,15 @@ void read_setting(const Row &row, int column, MemoryContext context, const char 
     for (int i = 0; i < spans.count; i++) items[i] = spans.nulls[i] ? 0 : span_of(DatumGetIntervalP(spans.values[i]));
     *field = {items, spans.count};
 }
+void read_setting(const Row &row, int column, MemoryContext context, const char *, core::NameList *field) {
+    *field = {};
+    const LimitNames names = names_in_limits(DatumGetArrayTypeP(row.get(column)));
+    if (names.count == 0) return;
+    auto *items =
+        static_cast<std::string_view *>(MemoryContextAlloc(context, sizeof(std::string_view) * names.count));
+    for (int i = 0; i < names.count; i++) items[i] = keep(context, names.items[i]);
+    *field = {items, names.count};
+}
 template <typename Choice>
 void read_setting(const Row &row, int column, MemoryContext, const char *words, Choice *field) {
     const int choice = core::choice_of(words, row.text_at(column));
@@ -101,6 +111,8 @@ Oid setting_type(const core::QueueSetting &setting) {
             return INTERVALARRAYOID;
         case core::SettingType::Switch:
             return BOOLOID;
+        case core::SettingType::Names:
+            return TEXTARRAYOID;
         case core::SettingType::Choice:
         case core::SettingType::Queue:
             return TEXTOID;
@@ -125,6 +137,9 @@ void check_setting(const core::QueueSetting &setting, Datum value) {
         case core::SettingType::Queue:
             if (!takes_away(setting, value)) check_queue_name(view(DatumGetTextPP(value)), setting.name);
             break;
+        case core::SettingType::Names:
+            canonical_limits(DatumGetArrayTypeP(value));
+            break;
         case core::SettingType::Switch:
             break;
     }
@@ -138,6 +153,7 @@ bool takes_away(const core::QueueSetting &setting, Datum value) {
         case core::SettingType::Span:
             return span_of(DatumGetIntervalP(value)) == 0;
         case core::SettingType::Spans:
+        case core::SettingType::Names:
             return ArrayGetNItems(ARR_NDIM(DatumGetArrayTypeP(value)), ARR_DIMS(DatumGetArrayTypeP(value))) == 0;
         case core::SettingType::Queue:
             return view(DatumGetTextPP(value)).empty();

@@ -103,6 +103,8 @@ constexpr Call kCalls[] = {
     {"jobq_alter_kind", kOperator},
     {"jobq_drop_kind", kOperator},
     {"jobq_set_limit", kOperator},
+    {"jobq_set_named_limit", kOperator},
+    {"jobq_drop_named_limit", kOperator},
     {"jobq_schedule", kOperator},
     {"jobq_schedules", kOperator},
     {"jobq_unschedule", kOperator},
@@ -236,13 +238,14 @@ void change_tables(bool grant, const Kind &kind, const char *role) {
         change_one(grant, "SELECT",
                    "jobq.queues, jobq.queue_stats, jobq.lanes, jobq.background_workers, jobq.workers, jobq.attempts, "
                    "jobq.log_lines, "
-                   "jobq.limits, jobq.schedules, jobq.handlers, jobq.kinds, "
+                   "jobq.limits, jobq.named_limits, jobq.schedules, jobq.handlers, jobq.kinds, "
                    "jobq.halted_groups, jobq.batches",
                    role);
         change_one(grant, "EXECUTE",
                    "FUNCTION jobq.background_workers(), jobq.tracked_lanes(), jobq.queue_counters(), "
                    "jobq.oldest_pending_age(text), jobq.oldest_heartbeats(), jobq.limit_running(text, text, text), "
                    "jobq.limit_tokens(text, text, integer, interval, text), "
+                   "jobq.named_limit_running(text), jobq.named_limit_tokens(text, integer, interval), "
                    "jobq.handler_state(text, text, text, text, text[]), jobq.metric_families()",
                    role);
     }

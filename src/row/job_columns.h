@@ -66,8 +66,11 @@ namespace jobq {
     COLUMN(GroupActive, "_group_active", INT8OID, false, Refused, Jobq)                    \
     COLUMN(Steps, "_steps", INT8OID, false, Refused, Jobq)                                 \
     COLUMN(ExpiresAt, "expires_at", TIMESTAMPTZOID, false, Refused, Producer)              \
-    COLUMN(BatchId, "batch_id", INT8OID, false, Refused, Producer)                    \
-    COLUMN(KindSlot, "_kind_slot", INT8OID, false, Refused, Jobq)
+    COLUMN(BatchId, "batch_id", INT8OID, false, Refused, Producer)                         \
+    COLUMN(KindSlot, "_kind_slot", INT8OID, false, Refused, Jobq)                          \
+    COLUMN(LimitSlot1, "_limit_slot1", INT8OID, false, Refused, Jobq)                      \
+    COLUMN(LimitSlot2, "_limit_slot2", INT8OID, false, Refused, Jobq)                      \
+    COLUMN(Limits, "limits", TEXTARRAYOID, false, Refused, Producer)
 // The columns that releases after the first one have added. All of them may be NULL.
 #define JOBQ_LATER_JOB_COLUMNS(COLUMN)
 // clang-format on

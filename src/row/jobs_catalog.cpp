@@ -52,6 +52,8 @@ constexpr IndexLayout kIndexes[kJobIndexes] = {
     {"jobs_queue_slot_idx", false, {kJobQueueSlot, kJobSlotSeq}, {{kJobQueueSlot}}},
     {"jobs_key_slot_idx", false, {kJobKeySlot, kJobSlotSeq}, {{kJobKeySlot}}},
     {"jobs_kind_slot_idx", false, {kJobKindSlot, kJobSlotSeq}, {{kJobKindSlot}}},
+    {"jobs_limit_slot1_idx", false, {kJobLimitSlot1, kJobSlotSeq}, {{kJobLimitSlot1}}},
+    {"jobs_limit_slot2_idx", false, {kJobLimitSlot2, kJobSlotSeq}, {{kJobLimitSlot2}}},
     {"jobs_group_waiting_idx", false, {kJobGroupWaiting, kJobId}, {{kJobGroupWaiting}}},
     {"jobs_group_active_idx", false, {kJobGroupActive}, {{kJobGroupActive}}},
     {"jobs_unique_idx", true, {kJobUniqueKey, kJobQueue}, {{kJobHoldsKey, true}}},

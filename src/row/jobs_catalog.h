@@ -17,6 +17,8 @@ enum class JobIndex : uint8 {
     QueueSlot,
     KeySlot,
     KindSlot,
+    LimitSlot1,
+    LimitSlot2,
     GroupWaiting,
     GroupActive,
     Unique,

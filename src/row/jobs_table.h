@@ -89,6 +89,10 @@ inline bool job_has(const JobsTable &jobs, JobAttribute column) {
     job_value(jobs, column, &is_null);
     return !is_null;
 }
+// Returns the array in the column, or nullptr for NULL.
+inline ArrayType *array_in(const JobsTable &jobs, JobColumn column) {
+    return job_has(jobs, column) ? DatumGetArrayTypeP(job_value(jobs, column)) : nullptr;
+}
 // Sets the column in the row, or does nothing if the table does not have the column.
 inline void set_column(TupleTableSlot *row, LaterJobColumn column, Datum value) {
     const JobAttribute attribute = column;

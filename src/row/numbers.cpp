@@ -90,8 +90,10 @@ inline const core::HashKey &own_secret() {
 
 }  // namespace
 
-int64 lane_number(std::string_view queue, std::string_view kind, int32 version, const Names &requires_sorted) {
-    return core::lane_hash(own_secret(), queue, kind, version, requires_sorted.items, requires_sorted.count);
+int64 lane_number(std::string_view queue, std::string_view kind, int32 version, const Names &requires_sorted,
+                  const Names &limits_sorted) {
+    return core::lane_hash(own_secret(), queue, kind, version, requires_sorted.items, requires_sorted.count,
+                           limits_sorted.items, limits_sorted.count);
 }
 
 int64 group_number(std::string_view queue, std::string_view key) { return core::group_hash(own_secret(), queue, key); }
@@ -105,6 +107,8 @@ int64 key_limit_id(std::string_view queue, std::string_view key) {
 int64 kind_limit_id(std::string_view queue, std::string_view kind) {
     return core::kind_limit_hash(own_secret(), queue, kind);
 }
+
+int64 named_limit_id(std::string_view name) { return core::named_limit_hash(own_secret(), name); }
 
 int64 round_robin_key_of(std::string_view concurrency_key) {
     return core::round_robin_hash(own_secret(), concurrency_key);

@@ -12,11 +12,13 @@
 namespace jobq {
 
 // `requires_sorted` must be sorted and without duplicates (core::canonical_set()).
-int64 lane_number(std::string_view queue, std::string_view kind, int32 version, const Names &requires_sorted);
+int64 lane_number(std::string_view queue, std::string_view kind, int32 version, const Names &requires_sorted,
+                  const Names &limits_sorted);
 int64 group_number(std::string_view queue, std::string_view key);
 int64 queue_limit_id(std::string_view queue);
 int64 key_limit_id(std::string_view queue, std::string_view key);
 int64 kind_limit_id(std::string_view queue, std::string_view kind);
+int64 named_limit_id(std::string_view name);
 // `concurrency_key` is empty if the job has no concurrency key.
 int64 round_robin_key_of(std::string_view concurrency_key);
 

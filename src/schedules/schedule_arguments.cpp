@@ -3,6 +3,8 @@
 
 #include "compat/args.h"
 #include "compat/json_keys.h"
+#include "enqueue/enqueue_specs.h"
+#include "enqueue/specs.h"
 #include "row/payload.h"
 #include "schedules/schedule_arguments.h"
 
@@ -143,6 +145,10 @@ ScheduleSpec checked_spec(const Values &values, const QueueScope *scope, Timesta
     check_fires(spec, now);
     // Raises the errors that jobq_enqueue would raise for the jobs of the schedule.
     job_of_run(spec, now, scope);
+    JobSpec job = {};
+    job.queue = spec.queue;
+    read_options(DatumGetJsonbP(spec.options), KeysOf::Schedule, &job);
+    require_limits(job);
     return spec;
 }
 

@@ -24,8 +24,8 @@ CREATE FUNCTION jobq.keep_secret() RETURNS trigger
     AS 'MODULE_PATHNAME', 'jobq_keep_secret'
     LANGUAGE C;
 
---: the number of a lane: a hash of queue, kind, version, and the set of required capabilities
-CREATE FUNCTION jobq.lane_of(queue text, kind text, version integer, requires text[])
+--: the number of a lane: a hash of queue, kind, version, the set of required capabilities, and the set of named limits
+CREATE FUNCTION jobq.lane_of(queue text, kind text, version integer, requires text[], limits text[] DEFAULT NULL)
     RETURNS bigint
     AS 'MODULE_PATHNAME', 'jobq_lane_of'
     LANGUAGE C STABLE PARALLEL SAFE;
@@ -81,7 +81,7 @@ CREATE TABLE jobq.jobs (
     run_at              timestamptz NOT NULL,  --: the job does not run before this time; among jobs of the same priority, those
                                                --: with an earlier run_at run first
     _lane               bigint NOT NULL,  --: number of the lane (see jobq.lane_of); a lane is the set of jobs that have the same
-                                          --: queue, kind, version, and "requires"
+                                          --: queue, kind, version, "requires", and "limits"
     version             integer NOT NULL DEFAULT 0,  --: version of the payload's format; a worker can choose which versions it
                                                      --: claims
     max_attempts        integer NOT NULL,  --: maximum number of attempts before the job fails permanently
@@ -152,8 +152,13 @@ CREATE TABLE jobq.jobs (
     expires_at          timestamptz,  --: when jobq cancels the job if no worker has claimed it; NULL if the job does not expire,
                                       --: and after the first claim
     batch_id            bigint,  --: the batch that the job has joined; NULL if there is none
-    _kind_slot          bigint  --: the slot that a running job holds under the limit of its kind (hash of the limit, and number
-                                --: of the slot); NULL if it holds none
+    _kind_slot          bigint,  --: the slot that a running job holds under the limit of its kind (hash of the limit, and number
+                                 --: of the slot); NULL if it holds none
+    _limit_slot1        bigint,  --: the slot that a running job holds under the first of its named limits, in byte order; NULL if
+                                 --: it holds none
+    _limit_slot2        bigint,  --: the slot that a running job holds under the second of its named limits; NULL if it holds none
+    limits              text[]  --: names of at most two named limits toward which the job counts; a name does not limit the job
+                                --: unless the limit exists and includes the queue
 ) WITH (fillfactor = 60,
         toast_tuple_target = 300,
         autovacuum_vacuum_scale_factor = 0.02,
@@ -198,6 +203,9 @@ CREATE UNIQUE INDEX jobs_unique_idx ON jobq.jobs (unique_key, queue COLLATE "C")
 CREATE INDEX jobs_queue_slot_idx ON jobq.jobs (_queue_slot, _slot_seq) WHERE _queue_slot IS NOT NULL;
 CREATE INDEX jobs_key_slot_idx ON jobq.jobs (_key_slot, _slot_seq) WHERE _key_slot IS NOT NULL;
 CREATE INDEX jobs_kind_slot_idx ON jobq.jobs (_kind_slot, _slot_seq) WHERE _kind_slot IS NOT NULL;
+-- A named limit can be the first limit of one job and the second limit of another, so a claim looks for its slots in both indexes.
+CREATE INDEX jobs_limit_slot1_idx ON jobq.jobs (_limit_slot1, _slot_seq) WHERE _limit_slot1 IS NOT NULL;
+CREATE INDEX jobs_limit_slot2_idx ON jobq.jobs (_limit_slot2, _slot_seq) WHERE _limit_slot2 IS NOT NULL;
 -- Used to find the next claimable job of a concurrency key when the limit of the key has a free slot again.
 CREATE INDEX jobs_key_idx ON jobq.jobs (_lane, concurrency_key COLLATE "C", priority, run_at, id)
     WHERE concurrency_key IS NOT NULL AND _ready;
@@ -287,6 +295,25 @@ CREATE TABLE jobq.limit_settings (
     CONSTRAINT limit_settings_not_nothing CHECK (max_running IS NOT NULL OR rate IS NOT NULL)
 );
 
+-- The table has no index on "queues", because it has few rows, and each session caches the limits of the queues that it uses.
+--: named limits, which jobs of several queues share, written by jobq_set_named_limit, shown by the view jobq.named_limits
+CREATE TABLE jobq.named_limit_settings (
+    name         text PRIMARY KEY CONSTRAINT named_limit_settings_name_length CHECK (octet_length(name) BETWEEN 1 AND 63),
+    queues       text[] NOT NULL,  --: the member queues, whose jobs can join the limit
+    max_running  integer,  --: maximum number of jobs that run at the same time; NULL if there is no limit
+    rate         integer,  --: maximum number of jobs that start within the time span "per"; NULL if there is no limit
+    per          interval,
+    highest_slot integer NOT NULL DEFAULT 1048574,  --: as in jobq.limit_settings
+    created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CONSTRAINT named_limit_settings_queues_check CHECK (array_ndims(queues) = 1 AND cardinality(queues) <= 100
+                                                        AND array_position(queues, NULL) IS NULL),
+    CONSTRAINT named_limit_settings_max_running_range CHECK (max_running BETWEEN 0 AND 1000000),
+    CONSTRAINT named_limit_settings_rate_positive CHECK (rate >= 1),
+    CONSTRAINT named_limit_settings_rate_has_span CHECK ((rate IS NULL) = (per IS NULL)),
+    CONSTRAINT named_limit_settings_per_range CHECK (per > interval '0' AND per <= interval '365 days'),
+    CONSTRAINT named_limit_settings_not_nothing CHECK (max_running IS NOT NULL OR rate IS NOT NULL)
+);
+
 -- A limit counts the running jobs that hold its slots. A job can run without a slot even though a limit applies to it, because it
 -- was already running when the limit was set, or because plain SQL has set its status to "processing". The tick (one round of the
 -- duties of the background worker) gives such jobs slots, and deletes the row of this table when no more such jobs can appear.
@@ -300,9 +327,10 @@ CREATE TABLE jobq.unslotted (
 -- The table has no unique index, because two producers that add the same lane at the same time must not wait for each other, and a
 -- second row for a lane is harmless. It has no generated column, because in a published table such a column would be part of the
 -- replica identity, which PostgreSQL 18 rejects.
---: the lanes in use: each distinct combination of queue, kind, version, and requires
+--: the lanes in use: each distinct combination of queue, kind, version, requires, and limits
 CREATE TABLE jobq.lane_directory (
-    lane     bigint NOT NULL,  --: jobq.lane_of(queue, kind, version, requires); a trigger sets it in rows written with plain SQL
+    lane     bigint NOT NULL,  --: jobq.lane_of(queue, kind, version, requires, limits); a trigger sets it in rows written with
+                               --: plain SQL
     queue    text NOT NULL,
     kind     text NOT NULL,
     version  integer NOT NULL,
@@ -310,8 +338,9 @@ CREATE TABLE jobq.lane_directory (
     entered_at  timestamptz NOT NULL DEFAULT clock_timestamp(),  --: when a producer added the lane
     retiring    boolean NOT NULL DEFAULT false,  --: if true, the next producer that uses the lane adds it to the table again, and
                                                  --: the tick deletes this row as soon as that is safe
-    changed_xid xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id()  --: the transaction that wrote this version of the row;
-                                                                       --: sessions read only the rows that are new to them
+    changed_xid xid8 NOT NULL DEFAULT pg_catalog.pg_current_xact_id(),  --: the transaction that wrote this version of the row;
+                                                                        --: sessions read only the rows that are new to them
+    limits   text[]
 );
 -- Sessions use the first index to find the new rows of a queue, and the second index to find the lanes of a kind. The tick uses the
 -- third index to find the rows of a lane.
@@ -372,6 +401,7 @@ SELECT pg_catalog.pg_extension_config_dump('jobq.attempts', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.log_lines', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.lane_directory', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.limit_settings', '');
+SELECT pg_catalog.pg_extension_config_dump('jobq.named_limit_settings', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.kept_keys', '');
 
 -- fill_job and note_restore are not SECURITY DEFINER, because they check which role has executed the statement. After this check,
@@ -498,6 +528,16 @@ CREATE TRIGGER invalidate_caches_on_truncate AFTER TRUNCATE ON jobq.limit_settin
     EXECUTE FUNCTION jobq.invalidate_caches();
 ALTER TABLE jobq.limit_settings ENABLE ALWAYS TRIGGER invalidate_caches;
 ALTER TABLE jobq.limit_settings ENABLE ALWAYS TRIGGER invalidate_caches_on_truncate;
+CREATE TRIGGER limits_changed AFTER INSERT OR UPDATE OR DELETE ON jobq.named_limit_settings FOR EACH STATEMENT
+    WHEN (jobq.by_hand())
+    EXECUTE FUNCTION jobq.limits_changed();
+ALTER TABLE jobq.named_limit_settings ENABLE ALWAYS TRIGGER limits_changed;
+CREATE TRIGGER invalidate_caches AFTER INSERT OR UPDATE OR DELETE ON jobq.named_limit_settings FOR EACH ROW
+    EXECUTE FUNCTION jobq.invalidate_caches();
+CREATE TRIGGER invalidate_caches_on_truncate AFTER TRUNCATE ON jobq.named_limit_settings FOR EACH STATEMENT
+    EXECUTE FUNCTION jobq.invalidate_caches();
+ALTER TABLE jobq.named_limit_settings ENABLE ALWAYS TRIGGER invalidate_caches;
+ALTER TABLE jobq.named_limit_settings ENABLE ALWAYS TRIGGER invalidate_caches_on_truncate;
 ALTER TABLE jobq.queue_settings ENABLE ALWAYS TRIGGER invalidate_caches;
 ALTER TABLE jobq.queue_settings ENABLE ALWAYS TRIGGER invalidate_caches_on_truncate;
 ALTER TABLE jobq.kind_settings ENABLE ALWAYS TRIGGER invalidate_caches;

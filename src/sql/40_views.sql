@@ -59,8 +59,8 @@ LEFT JOIN (SELECT o.queue, min(o.oldest_heartbeat) AS oldest_heartbeat FROM jobq
 --: each lane
 CREATE VIEW jobq.lanes AS
 SELECT d.queue, d.kind, d.version, d.requires, d.lane,
-       h.lane IS NOT NULL AS tracked, h.known_empty, h.first_priority, h.first_run_at, h.first_id, h.ranges, h.refreshed_at
-FROM (SELECT DISTINCT l.queue, l.kind, l.version, l.requires, l.lane FROM jobq.lane_directory l) d
+       h.lane IS NOT NULL AS tracked, h.known_empty, h.first_priority, h.first_run_at, h.first_id, h.ranges, h.refreshed_at, d.limits
+FROM (SELECT DISTINCT l.queue, l.kind, l.version, l.requires, l.lane, l.limits FROM jobq.lane_directory l) d
 LEFT JOIN jobq.tracked_lanes() h USING (lane);
 
 --: the launcher and the background workers of the server: state, last round, last error, and totals
@@ -86,6 +86,20 @@ SELECT l.queue,
 FROM jobq.limit_settings l
 CROSS JOIN LATERAL (SELECT CASE WHEN NOT l.by_kind THEN nullif(l.key, '') END AS key, CASE WHEN l.by_kind THEN l.key END AS kind) n
 LEFT JOIN LATERAL jobq.limit_tokens(l.queue, n.key, l.rate, l.per, n.kind) t ON l.key <> '*';
+
+--: all named limits: the queues that share each limit, the number of running jobs that count toward it, and the number of jobs that
+--: its rate allows to start now
+CREATE VIEW jobq.named_limits AS
+SELECT l.name,
+       l.queues,
+       l.max_running,
+       CASE WHEN l.max_running IS NOT NULL THEN jobq.named_limit_running(l.name) END AS running,
+       l.rate,
+       l.per,
+       t.tokens,
+       t.next_token
+FROM jobq.named_limit_settings l
+LEFT JOIN LATERAL jobq.named_limit_tokens(l.name, l.rate, l.per) t ON true;
 
 --: the groups that wait for an operator because their head has failed (setting group_on_failure): the failed job, its error, and the
 --: number of jobs that wait in line

@@ -26,12 +26,13 @@ BEGIN
 END
 $$;
 GRANT USAGE ON SCHEMA jobq TO pg_monitor;
-GRANT SELECT ON jobq.queues, jobq.queue_stats, jobq.lanes, jobq.background_workers, jobq.attempts, jobq.log_lines, jobq.limits, jobq.schedules, jobq.kinds TO pg_monitor;
+GRANT SELECT ON jobq.queues, jobq.queue_stats, jobq.lanes, jobq.background_workers, jobq.attempts, jobq.log_lines, jobq.limits, jobq.named_limits, jobq.schedules, jobq.kinds TO pg_monitor;
 GRANT SELECT ON jobq.handlers, jobq.halted_groups, jobq.workers, jobq.batches TO pg_monitor;
 -- The views call these functions with the privileges of the role that reads the view.
 GRANT EXECUTE ON FUNCTION jobq.background_workers(), jobq.tracked_lanes(), jobq.queue_counters(),
     jobq.oldest_pending_age(text), jobq.oldest_heartbeats(), jobq.limit_running(text, text, text),
-    jobq.limit_tokens(text, text, integer, interval, text) TO pg_monitor;
+    jobq.limit_tokens(text, text, integer, interval, text), jobq.named_limit_running(text),
+    jobq.named_limit_tokens(text, integer, interval) TO pg_monitor;
 GRANT EXECUTE ON FUNCTION jobq.handler_state(text, text, text, text, text[]) TO pg_monitor;
 -- Monitors may call jobq_log, because the only information that it shows in addition to jobq.attempts and jobq.log_lines is when a
 -- job was claimed and how it ended.

@@ -84,10 +84,6 @@ constexpr struct {
               {kJobDue, &core::Life::due},
               {kJobRescueIndexed, &core::Life::rescue_indexed}};
 
-void forget_slots(core::Life *life) {
-    life->queue_slot = life->key_slot = life->kind_slot = life->slot_seq = core::OptInt64();
-}
-
 // Makes a job consistent again after an UPDATE with plain SQL.
 void settle(const JobRow &before, const JobRow &row) {
     bool has_left;
@@ -112,12 +108,13 @@ void settle(const JobRow &before, const JobRow &row) {
             core::Life life = core::changed_by_hand(written, facts, now);
             OtherColumns others = {};
             if (!keeps_slots(slots_of(before), slots_of(row))) {
-                // The slots were taken from the limits of the previous queue, key, and kind, so the job must not keep
-                // them.
-                for (const JobColumn column : {kJobQueueSlot, kJobKeySlot, kJobKindSlot, kJobSlotSeq})
+                // The slots were taken from the limits of the previous queue, key, kind, and names, so the job must not
+                // keep them.
+                for (const JobColumn column : {kJobQueueSlot, kJobKeySlot, kJobKindSlot, kJobLimitSlot1, kJobLimitSlot2,
+                                               kJobSlotSeq})
                     if (job_has(*jobs, column)) others.clear(column);
-                forget_slots(&current.life);
-                forget_slots(&life);
+                core::forget_slots(&current.life);
+                core::forget_slots(&life);
             }
             for (const auto &flag : kFlags)
                 if (job_has(*jobs, flag.column) && !(current.life.*flag.member) && !(life.*flag.member))
@@ -260,7 +257,7 @@ PGDLLEXPORT Datum jobq_follow_job(PG_FUNCTION_ARGS) {
     }
     // Logs the change that the statement has made; settle() logs the changes that follow from it.
     JobState left = row.state();
-    if (!keeps_slots(slots_of(before), slots_of(row))) forget_slots(&left.life);
+    if (!keeps_slots(slots_of(before), slots_of(row))) core::forget_slots(&left.life);
     log_change(before.state(), left);
     with_spi([&] {
         settle(before, row);

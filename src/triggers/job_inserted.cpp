@@ -49,7 +49,9 @@ void fill(JobRow *row, bool is_new) {
     row->default_to(kJobPriority, Int16GetDatum(0));
     row->default_to(kJobVersion, Int32GetDatum(0));
     const core::QueueSettings &settings = settings_for(*find_queue(text_of(*row, kJobQueue)), text_of(*row, kJobKind));
-    // A row from a dump already has the expires_at that its enqueue has set.
+    // A row from a dump already has the expires_at and the limits that its enqueue has set.
+    if (is_new && settings.limits.count > 0)
+        row->default_to(kJobLimits, array_of_names(settings.limits.items, settings.limits.count));
     row->fill_life(settings.max_attempts, is_new ? settings.expires_in : 0, now);
 }
 
@@ -194,6 +196,8 @@ PGDLLEXPORT Datum jobq_renumber_job(PG_FUNCTION_ARGS) {
                    {kJobQueueSlot, own.life.queue_slot},
                    {kJobKeySlot, own.life.key_slot},
                    {kJobKindSlot, own.life.kind_slot},
+                   {kJobLimitSlot1, own.life.limit_slot1},
+                   {kJobLimitSlot2, own.life.limit_slot2},
                    {kJobRoundRobinKey, own.round_robin_key}};
     JobRow row(tuple, desc);
     for (const auto &each : numbers)

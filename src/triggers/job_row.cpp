@@ -70,8 +70,10 @@ SlotRow slots_of(const JobRow &row) {
             .queue = text_of(row, kJobQueue),
             .key = row.has(kJobConcurrencyKey) ? text_of(row, kJobConcurrencyKey) : std::string_view(),
             .kind = text_of(row, kJobKind),
+            .limits = row.has(kJobLimits) ? names_in_limits(DatumGetArrayTypeP(row.get(kJobLimits))) : LimitNames{},
             .running = status_of(row) == core::JobStatus::Processing,
-            .slots = {slot_in(row, kJobQueueSlot), slot_in(row, kJobKeySlot), slot_in(row, kJobKindSlot)}};
+            .slots = {slot_in(row, kJobQueueSlot), slot_in(row, kJobKeySlot), slot_in(row, kJobKindSlot),
+                      slot_in(row, kJobLimitSlot1), slot_in(row, kJobLimitSlot2)}};
 }
 
 void check_row(const JobRow &row) {
@@ -123,7 +125,8 @@ void check_kept_key(const JobRow &row, JobColumn queue) {
 
 int64 lane_of(const JobRow &row) {
     return ensure_lane(text_of(row, kJobQueue), text_of(row, kJobKind), DatumGetInt32(row.get(kJobVersion)),
-                       row.has(kJobRequires) ? DatumGetArrayTypeP(row.get(kJobRequires)) : nullptr);
+                       row.has(kJobRequires) ? DatumGetArrayTypeP(row.get(kJobRequires)) : nullptr,
+                       row.has(kJobLimits) ? DatumGetArrayTypeP(row.get(kJobLimits)) : nullptr);
 }
 
 core::ByHand facts_by_hand(const JobRow &row, const Queue &queue, core::GroupPlace place, bool has_left) {

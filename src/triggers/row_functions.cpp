@@ -17,7 +17,9 @@ PGDLLEXPORT Datum jobq_lane_of(PG_FUNCTION_ARGS) {
     // Returns NULL, because the constraints of the table will reject the row.
     if (PG_ARGISNULL(0) || PG_ARGISNULL(1) || PG_ARGISNULL(2)) PG_RETURN_NULL();
     ArrayType *required = PG_ARGISNULL(3) ? nullptr : PG_GETARG_ARRAYTYPE_P(3);
-    PG_RETURN_INT64(lane_id(view(PG_GETARG_TEXT_PP(0)), view(PG_GETARG_TEXT_PP(1)), PG_GETARG_INT32(2), required));
+    ArrayType *limits = PG_ARGISNULL(4) ? nullptr : PG_GETARG_ARRAYTYPE_P(4);
+    PG_RETURN_INT64(
+        lane_id(view(PG_GETARG_TEXT_PP(0)), view(PG_GETARG_TEXT_PP(1)), PG_GETARG_INT32(2), required, limits));
 }
 
 PG_FUNCTION_INFO_V1(jobq_round_robin_key_of);

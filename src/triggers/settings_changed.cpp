@@ -30,7 +30,7 @@ bool has_round_robin(const TriggerData *trigger, HeapTuple row) {
 // that creates a lane publishes it.
 void publish_settings(const TriggerData *trigger) {
     const char *table = RelationGetRelationName(trigger->tg_relation);
-    if (strcmp(table, "limit_settings") == 0) slots_freed_at_commit();
+    if (strcmp(table, "limit_settings") == 0 || strcmp(table, "named_limit_settings") == 0) slots_freed_at_commit();
     // Requests a round of the background worker, so that the worker checks which executors must run.
     if (strcmp(table, "handler_settings") == 0) log_due(GetCurrentTimestamp());
     if (strcmp(table, "queue_settings") != 0) return;
@@ -89,14 +89,16 @@ PG_FUNCTION_INFO_V1(jobq_number_lane);
 PGDLLEXPORT Datum jobq_number_lane(PG_FUNCTION_ARGS) {
     const TriggerData *trigger = trigger_on(fcinfo, "lane_directory", TriggerTiming::BeforeRow);
     HeapTuple row = row_after(trigger);
-    bool no_queue, no_kind, no_version, none_required;
+    bool no_queue, no_kind, no_version, none_required, no_limits;
     const Datum queue = value_in(trigger, row, "queue", &no_queue), kind = value_in(trigger, row, "kind", &no_kind);
     const Datum version = value_in(trigger, row, "version", &no_version);
     const Datum required = value_in(trigger, row, "requires", &none_required);
+    const Datum limits = value_in(trigger, row, "limits", &no_limits);
     // Leaves the row unchanged, because a constraint will reject it.
     if (no_queue || no_kind || no_version) return PointerGetDatum(row);
     Datum lane = Int64GetDatum(lane_id(view(DatumGetTextPP(queue)), view(DatumGetTextPP(kind)), DatumGetInt32(version),
-                                       none_required ? nullptr : DatumGetArrayTypeP(required)));
+                                       none_required ? nullptr : DatumGetArrayTypeP(required),
+                                       no_limits ? nullptr : DatumGetArrayTypeP(limits)));
     int column = column_of(trigger, "lane");
     bool is_null = false;
     return PointerGetDatum(

@@ -67,8 +67,8 @@ void scan_lane(JobsTable *jobs, std::string_view queue, const Queue &settings, i
             }
             if (!has_status(*jobs, core::JobStatus::Pending)) return Step::Next;
             if (is_suspect(*jobs) && passes_over_suspects(trial, seen)) return Step::Next;
-            // All jobs of the lane have the same kind.
-            if (waits_for_kind(*jobs, queue, settings, GetCurrentTimestamp(), &seen->due)) return Step::Stop;
+            // All jobs of the lane have the same kind and the same named limits.
+            if (waits_for_lane(*jobs, queue, settings, GetCurrentTimestamp(), &seen->due)) return Step::Stop;
             if (waits_for_key(*jobs, queue, settings, GetCurrentTimestamp(), &seen->due)) return Step::Next;
             if (row_is_held(jobs->table) && ++*held < kDepth) return Step::Next;
             *seen = {Peek::Claimable, key.id, seen->due};

@@ -5,7 +5,7 @@ CREATE EXTENSION IF NOT EXISTS jobq;
 SELECT plan(32);
 
 CREATE TEMP VIEW job_indexes AS SELECT i.*, pg_get_indexdef(i.indexrelid) AS def FROM pg_index i WHERE i.indrelid = 'jobq.jobs'::regclass;
-SELECT indexes_are('jobq', 'jobs', '{jobs_pkey,jobs_ready_idx,jobs_due_idx,jobs_expiry_idx,jobs_batch_idx,jobs_running_idx,jobs_rescue_idx,jobs_unique_idx,jobs_queue_slot_idx,jobs_key_slot_idx,jobs_kind_slot_idx,jobs_key_idx,jobs_group_waiting_idx,jobs_group_active_idx,jobs_round_robin_idx}'::name[]);
+SELECT indexes_are('jobq', 'jobs', '{jobs_pkey,jobs_ready_idx,jobs_due_idx,jobs_expiry_idx,jobs_batch_idx,jobs_running_idx,jobs_rescue_idx,jobs_unique_idx,jobs_queue_slot_idx,jobs_key_slot_idx,jobs_kind_slot_idx,jobs_limit_slot1_idx,jobs_limit_slot2_idx,jobs_key_idx,jobs_group_waiting_idx,jobs_group_active_idx,jobs_round_robin_idx}'::name[]);
 SELECT is((SELECT count(*) FROM job_indexes WHERE def ~ '\mstatus\M'), 0::bigint, 'no index key and no predicate mentions status');
 SELECT is((SELECT count(*) FROM job_indexes i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey::smallint[])
            WHERE a.attname IN ('status', 'last_heartbeat', 'progress', 'result', 'error', 'finished_at', 'lease', 'attempts')), 0::bigint,
@@ -75,8 +75,8 @@ SELECT jobq_complete(:id, :lease) AS completed \gset
 SELECT is(:'completed'::boolean AND pg_temp.updated() - :updated = 1, true, 'the completion of a job with a key is one update');
 
 -- Limits: jobs of queues without a limit have no entries in the indexes, and heartbeats of a job with a slot are HOT updates.
-SELECT is((SELECT string_agg(pg_relation_size(i)::text, ' ') FROM unnest('{jobq.jobs_queue_slot_idx,jobq.jobs_key_slot_idx,jobq.jobs_kind_slot_idx,jobq.jobs_key_idx}'::regclass[]) i),
-          concat_ws(' ', current_setting('block_size'), current_setting('block_size'), current_setting('block_size'), current_setting('block_size')), 'jobs without a limit have no entries in the indexes of limits');
+SELECT is((SELECT string_agg(pg_relation_size(i)::text, ' ') FROM unnest('{jobq.jobs_queue_slot_idx,jobq.jobs_key_slot_idx,jobq.jobs_kind_slot_idx,jobq.jobs_limit_slot1_idx,jobq.jobs_limit_slot2_idx,jobq.jobs_key_idx}'::regclass[]) i),
+          concat_ws(' ', current_setting('block_size'), current_setting('block_size'), current_setting('block_size'), current_setting('block_size'), current_setting('block_size'), current_setting('block_size')), 'jobs without a limit have no entries in the indexes of limits');
 SELECT is((SELECT bool_or(indisunique) FROM job_indexes WHERE indexrelid::regclass::text ~ 'slot'), false, 'the indexes of slots are not unique, because a claim must not wait');
 SELECT jobq_set_limit('limited indexes', max_running => 1) AS set, jobq_enqueue('limited indexes') AS id \gset
 SELECT lease FROM jobq_claim('limited indexes', 'w') WHERE id = :id \gset

@@ -32,7 +32,8 @@ INSERT INTO wanted VALUES
     ('requires', 'text[]', true, false), ('unique_key', 'text', true, false), ('group_key', 'text', true, false), ('concurrency_key', 'text', true, false),
     ('unique_for', 'interval', true, false), ('_holds_key', 'boolean', true, false), ('_queue_slot', 'bigint', true, false), ('_key_slot', 'bigint', true, false), ('max_runtime', 'interval', true, false), ('cancel_requested_at', 'timestamp with time zone', true, false), ('metadata', 'jsonb', true, false),
     ('dead_from', 'text', true, false), ('_must_end_at', 'timestamp with time zone', true, false), ('_group_waiting', 'bigint', true, false), ('_group_active', 'bigint', true, false), ('_round_robin_key', 'bigint', true, false), ('lost_attempts', 'integer', false, true), ('_company_lease', 'bigint', true, false),
-    ('expires_at', 'timestamp with time zone', true, false), ('batch_id', 'bigint', true, false), ('_kind_slot', 'bigint', true, false);
+    ('expires_at', 'timestamp with time zone', true, false), ('batch_id', 'bigint', true, false), ('_kind_slot', 'bigint', true, false), ('_limit_slot1', 'bigint', true, false),
+    ('_limit_slot2', 'bigint', true, false), ('limits', 'text[]', true, false);
 SELECT set_has($$SELECT attname::text, format_type(atttypid, atttypmod), NOT attnotnull, atthasdef FROM pg_attribute WHERE attrelid = 'jobq.jobs'::regclass AND attnum > 0$$,
                'SELECT * FROM wanted', 'jobq.jobs has the documented columns with their types, NULLs, and defaults');
 SELECT is((SELECT attidentity FROM pg_attribute WHERE attrelid = 'jobq.jobs'::regclass AND attname = 'id'), 'd'::"char", 'id is an identity column that a dump may set');

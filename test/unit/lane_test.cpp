@@ -76,6 +76,17 @@ TEST(LaneHash, DependsOnEveryPartAndOnItsBoundaries) {
     EXPECT_EQ(std::set<std::int64_t>(hashes.begin(), hashes.end()).size(), hashes.size());
 }
 
+TEST(LaneHash, DistinguishesLimits) {
+    const std::string_view names[] = {"a", "b"};
+    const auto limited = [&](int required, int limits) {
+        return lane_hash(kTestSecret, "emails", "", 0, names, required, names, limits);
+    };
+    EXPECT_EQ(limited(1, 0), hash("emails", "", 0, {"a"}));
+    const std::set<std::int64_t> hashes = {limited(0, 0), limited(0, 1), limited(0, 2),
+                                           limited(1, 0), limited(1, 1), limited(2, 1)};
+    EXPECT_EQ(hashes.size(), 6u);
+}
+
 TEST(LaneHash, DependsOnTheSecret) {
     EXPECT_NE(lane_hash(kOtherSecret, "emails", "", 0, nullptr, 0), hash("emails", "", 0));
 }

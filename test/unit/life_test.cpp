@@ -77,7 +77,8 @@ std::string broken_law(const Life &life) {
     if (life.lease.has_value() && !runs) return "lease";
     if (life.rescue_indexed && !runs) return "rescue_indexed";
     if (life.must_end_at && !runs && !awaits(life)) return "must_end_at";
-    if ((life.queue_slot || life.key_slot || life.kind_slot) && !runs) return "slots";
+    if ((life.queue_slot || life.key_slot || life.kind_slot || life.limit_slot1 || life.limit_slot2) && !runs)
+        return "slots";
     if (life.finished_at.has_value() != finished) return "finished_at";
     if (finished && life.holds_key) return "holds_key";
     if (life.has_result && life.status != JobStatus::Completed) return "has_result";
@@ -499,12 +500,15 @@ TEST(Life, TheSlotSequenceNumberDoesNotDecrease) {
     Event given = event_of(EventKind::SlotsGiven);
     given.key_slot = 4;
     given.kind_slot = 5;
+    given.limit_slot2 = 6;
     given.slot_seq = 8;
     const Life after = after_event(running, given);
     EXPECT_EQ(after.slot_seq, 10);
     EXPECT_EQ(after.queue_slot, 3);
     EXPECT_EQ(after.key_slot, 4);
     EXPECT_EQ(after.kind_slot, 5);
+    EXPECT_EQ(after.limit_slot2, 6);
+    EXPECT_FALSE(after.limit_slot1.has_value());
 }
 
 TEST(Life, ANewJobWaitsForItsTimeItsDependenciesAndItsGroup) {

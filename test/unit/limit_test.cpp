@@ -42,6 +42,8 @@ TEST(LimitIds, DistinguishQueuesKeysAndKinds) {
     EXPECT_NE(key_limit_hash(kTestSecret, "ab", "c"), key_limit_hash(kTestSecret, "a", "bc"));
     EXPECT_NE(key_limit_hash(kTestSecret, "a", ""), queue_limit_hash(kTestSecret, "a"));
     EXPECT_NE(kind_limit_hash(kTestSecret, "a", ""), queue_limit_hash(kTestSecret, "a"));
+    EXPECT_NE(named_limit_hash(kTestSecret, "a"), queue_limit_hash(kTestSecret, "a"));
+    EXPECT_NE(named_limit_hash(kTestSecret, "a"), named_limit_hash(kTestSecret, "b"));
 }
 
 std::int32_t usable(std::vector<std::int32_t> taken, std::int32_t max_running) {
