@@ -269,7 +269,7 @@ function columns_list(name, prefix,    i, text) {
     return text
 }
 
-function make_all(name,    what, shards, budget, called, taken) {
+function make_all(name,    what, shards, budget, called, taken, i) {
     what = route[name] == "all" ? how[name] : how[name] == "" ? "rows" : how[name]
     shards = route[name] == "queue" ? "jobq_router.shards_of($" position(name, "queue") ") s" : "jobq_router.shards s(shard)"
     budget = limit[name] ~ /^(checked)?$/ ? 0 : position(name, limit[name])
@@ -283,6 +283,8 @@ function make_all(name,    what, shards, budget, called, taken) {
     }
     printf "%s", faults
     print "BEGIN\n    PERFORM jobq_router.require_shards();"
+    for (i = 1; i <= arguments_of[name]; i++)
+        if (argument[name, i] == "limits") print "    PERFORM jobq_router.refuse_limits(cardinality($" i ") > 0);"
     if (limit[name] == "checked") print "    PERFORM jobq_router.check_" name "(" numbers(name, 0) ");"
     print "    FOREACH _shard IN ARRAY _shards LOOP"
     if (budget) print "        EXIT WHEN _left <= 0 AND _all > 0;"

@@ -99,11 +99,31 @@ BEGIN
 END
 $$;
 
---: return the ids of the jobs on which a job depends, and of the batch in its options, if any, because the job must be on their shard
+--: raise 0A000 if the argument or option "limits" names a limit, because each shard would count only its own jobs
+CREATE FUNCTION jobq_router.refuse_limits(named boolean) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF named THEN
+        RAISE 'jobq_router does not support named limits' USING ERRCODE = 'feature_not_supported',
+            DETAIL = 'A named limit counts the jobs of one server, and the jobs of its queues can be on several shards.',
+            HINT = 'Omit "limits", and limit a concurrency key with jobq_set_limit().';
+    END IF;
+END
+$$;
+
+--: return the ids of the jobs on which a job depends, and of the batch in its options, if any, because the job must be on their shard;
+--: raises 0A000 if the options name limits
 CREATE FUNCTION jobq_router.tied_to(depends_on bigint[], options jsonb) RETURNS bigint[]
-    LANGUAGE sql IMMUTABLE AS $$
-SELECT CASE WHEN jsonb_typeof(options) = 'object' AND options ->> 'batch_id' ~ '^[0-9]{1,18}$'
-            THEN depends_on || (options ->> 'batch_id')::bigint ELSE depends_on END
+    LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+    IF jsonb_typeof(options) = 'object' THEN
+        PERFORM jobq_router.refuse_limits(jsonb_typeof(options -> 'limits') = 'array' AND options -> 'limits' <> '[]');
+        IF options ->> 'batch_id' ~ '^[0-9]{1,18}$' THEN
+            RETURN depends_on || (options ->> 'batch_id')::bigint;
+        END IF;
+    END IF;
+    RETURN depends_on;
+END
 $$;
 
 --: return where a job with these keys goes; raises 0A000 if it depends on jobs of another shard

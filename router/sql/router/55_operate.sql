@@ -18,7 +18,7 @@ $$;
 CREATE FUNCTION jobq_router.shard_of_schedule(name text, queue text, options jsonb) RETURNS integer
     LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    p     jobq_router.place := jobq_router.place_of($2, $3 ->> 'unique_key', $3 ->> 'group_key', $3 ->> 'concurrency_key');
+    p     jobq_router.place := jobq_router.place_of($2, $3 ->> 'unique_key', $3 ->> 'group_key', $3 ->> 'concurrency_key', jobq_router.tied_to(NULL, $3));
     shard integer;
 BEGIN
     IF p.free THEN
