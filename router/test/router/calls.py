@@ -292,6 +292,11 @@ def test_what_operators_do():
         assert one(conn, "SELECT jobq_purge_queue('many')") == 70
         fails(conn, "0A000", "SELECT jobq_set_limit('many', max_running => 4)", says="is spread")
         fails(conn, "0A000", "SELECT jobq_set_limit('many', kind => 'a', max_running => 4)", says="cannot have a limit of a kind")
+        for named in ("jobq_enqueue('many', options => '{\"limits\": [\"n\"]}')", "count(*) FROM jobq_enqueue_many('many', '{1}', options => '{\"limits\": [\"n\"]}')",
+                      "count(*) FROM jobq_enqueue_jobs('[{\"queue\": \"many\", \"limits\": [\"n\"]}]')",
+                      "jobq_schedule('named', '@daily', 'many', options => '{\"limits\": [\"n\"]}')", "jobq_alter_queue('many', limits => '{n}')",
+                      "jobq_alter_kind('many', 'a', limits => '{n}')"):
+            fails(conn, "0A000", f"SELECT {named}", says="does not support named limits")
         assert one(conn, "SELECT jobq_set_limit('many', '*', max_running => 1)") is True
         conn.execute("SELECT jobq_enqueue('many', concurrency_key => 'c') FROM generate_series(1, 3)")
         assert one(conn, "SELECT count(*) FROM jobq_claim('many', 'w', 10)") == 1
