@@ -107,7 +107,7 @@ FILENAME ~ /\.h$/ && /^ +(NUMBER|SPAN|SPANS|CHOICE|QUEUE|SWITCH|NAMES|STATUS)\("
     if (/^ +SPANS/)
         setting(a[1], a[2], "interval[]", "array_ndims(" a[1] ") <= 1 AND cardinality(" a[1] ") <= 100 AND array_position(" a[1] ", NULL) IS NULL AND interval '0' <= ALL (" a[1] ")", "'{}'", "", a[3])
     if (/^ +NAMES/)
-        setting(a[1], a[2], "text[]", "array_ndims(" a[1] ") <= 1 AND cardinality(" a[1] ") <= 2 AND array_position(" a[1] ", NULL) IS NULL", "'{}'", "", a[3])
+        setting(a[1], a[2], "text[]", "pg_catalog.cardinality(" a[1] ") <= 2 AND pg_catalog.array_length(" a[1] ", 2) IS NULL AND pg_catalog.array_position(" a[1] ", NULL) IS NULL", "'{}'", "", a[3])
     if (/^ +CHOICE/) {
         gsub(/ /, "', '", a[5])
         setting(a[1], a[2], "text", a[1] " IN ('" a[5] "')", "", "'" tolower(a[4]) "'", a[6])

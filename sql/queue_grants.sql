@@ -50,6 +50,7 @@ CREATE TABLE batch (queue text PRIMARY KEY, id bigint);
 GRANT SELECT ON batch TO PUBLIC;
 INSERT INTO batch SELECT q, jobq_create_batch(q) FROM unnest('{grants mine, grants theirs}'::text[]) q;
 UPDATE jobq.batch_settings SET created_by = 'regress_jobq_producer' WHERE name = 'grants mine';
+SELECT jobq_set_named_limit('of ' || q, ARRAY[q], max_running => 1000) FROM unnest('{grants mine, grants theirs}'::text[]) q;
 
 -- All data of the other queue. The column that the rescue changes in running jobs is left out.
 CREATE FUNCTION theirs() RETURNS text LANGUAGE sql AS $$
@@ -58,6 +59,7 @@ CREATE FUNCTION theirs() RETURNS text LANGUAGE sql AS $$
                       (SELECT string_agg(s::text, ',') FROM jobq.schedule_settings s WHERE queue = 'grants theirs'),
                       (SELECT string_agg(h::text, ',') FROM jobq.handler_settings h WHERE queue = 'grants theirs'),
                       (SELECT string_agg(l::text, ',') FROM jobq.limit_settings l WHERE queue = 'grants theirs'),
+                      (SELECT string_agg((to_jsonb(n) - 'highest_slot')::text, ',') FROM jobq.named_limit_settings n WHERE 'grants theirs' = ANY (queues)),
                       (SELECT string_agg(k::text, ',') FROM jobq.kind_settings k WHERE queue = 'grants theirs'),
                       (SELECT string_agg(d::text, ',' ORDER BY d.job_id, d.depends_on) FROM jobq.dependencies d, target t WHERE t.name = 'theirs' AND (d.job_id = t.dependent OR d.depends_on IN (t.running, t.waiting, t.done))),
                       (SELECT count(*) FROM jobq.attempts a, target t WHERE t.name = 'theirs' AND a.job_id IN (t.failed, t.letter, t.running)),
@@ -182,6 +184,8 @@ INSERT INTO golden (function, call) VALUES
     ('jobq_alter_kind',         $$SELECT jobq_alter_kind('grants mine', 'k', dead_letter_queue => {q})$$),
     ('jobq_drop_kind',          $$SELECT jobq_drop_kind({q}, 'k')$$),
     ('jobq_set_limit',          $$SELECT jobq_set_limit({q}, max_running => 1)$$),
+    ('jobq_set_named_limit',    $$SELECT jobq_set_named_limit('named', ARRAY['grants mine', {q}], max_running => 1)$$),
+    ('jobq_drop_named_limit',   $$SELECT jobq_drop_named_limit('of ' || {q})$$),
     ('jobq_log',                 $$SELECT string_agg(event, ', ') FROM jobq_log({done})$$),
     ('jobq_explain',            $$SELECT string_agg(reason, ', ') FROM jobq_explain({dependent})$$),
     ('jobq_access',             $$SELECT allowed FROM jobq_access()$$),

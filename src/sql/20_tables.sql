@@ -305,8 +305,9 @@ CREATE TABLE jobq.named_limit_settings (
     per          interval,
     highest_slot integer NOT NULL DEFAULT 1048574,  --: as in jobq.limit_settings
     created_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
-    CONSTRAINT named_limit_settings_queues_check CHECK (array_ndims(queues) = 1 AND cardinality(queues) <= 100
-                                                        AND array_position(queues, NULL) IS NULL),
+    CONSTRAINT named_limit_settings_queues_check CHECK (
+        pg_catalog.cardinality(queues) BETWEEN 1 AND 100 AND pg_catalog.array_length(queues, 2) IS NULL
+        AND pg_catalog.array_position(queues, NULL) IS NULL),
     CONSTRAINT named_limit_settings_max_running_range CHECK (max_running BETWEEN 0 AND 1000000),
     CONSTRAINT named_limit_settings_rate_positive CHECK (rate >= 1),
     CONSTRAINT named_limit_settings_rate_has_span CHECK ((rate IS NULL) = (per IS NULL)),

@@ -19,7 +19,7 @@ SELECT is((SELECT count(DISTINCT nspname) FROM public_ones), 1::bigint, 'the pub
 
 -- Only functions that compute without access to tables may be parallel safe. STABLE functions only read: see test/fuzz/verdict.py.
 SELECT set_eq($$SELECT proname::text FROM own WHERE provolatile = 'i'$$, '{}'::text[], 'no function is immutable: the numbers depend on the secret of the database');
-SELECT is(o.proparallel, CASE WHEN o.proname IN ('jobq_version', 'jobq_next_runs', 'lane_of', 'group_of', 'round_robin_key_of', 'tracked_lanes', 'metric_families') THEN 's' WHEN o.proname IN ('queue_counters', 'oldest_pending_age', 'oldest_heartbeats', 'limit_running', 'limit_tokens') THEN 'r' ELSE 'u' END::"char", o.signature || ': parallel safety')
+SELECT is(o.proparallel, CASE WHEN o.proname IN ('jobq_version', 'jobq_next_runs', 'lane_of', 'group_of', 'round_robin_key_of', 'tracked_lanes', 'metric_families') THEN 's' WHEN o.proname IN ('queue_counters', 'oldest_pending_age', 'oldest_heartbeats', 'limit_running', 'limit_tokens', 'named_limit_running', 'named_limit_tokens') THEN 'r' ELSE 'u' END::"char", o.signature || ': parallel safety')
 FROM own o ORDER BY o.signature::text;
 -- Public functions identify their caller by the current user, and switch to the owner's privileges internally. Triggers and
 -- functions behind the views run as the owner, except for triggers that check which role has executed the statement that fired

@@ -14,8 +14,8 @@ SELECT has_schema('jobq');
 SELECT isnt(obj_description('jobq'::regnamespace, 'pg_namespace'), NULL, 'the schema has a comment');
 SELECT is((SELECT count(*) FROM pg_depend WHERE classid = 'pg_namespace'::regclass AND objid = 'jobq'::regnamespace AND deptype = 'e'), 1::bigint, 'the schema belongs to the extension');
 SELECT isnt(obj_description('jobq.job_status'::regtype, 'pg_type'), NULL, 'the type has a comment');
-SELECT tables_are('jobq', '{jobs,batch_settings,batch_counts,queue_settings,kind_settings,attempts,log_lines,lane_directory,lane_retirement,kept_keys,limit_settings,unslotted,tick_state,edges,deleted_dependencies,queue_grants,identity,schedule_settings,steps,signals,job_signals,handler_settings,shard,hash_secret}'::name[]);
-SELECT views_are('jobq', '{background_workers,dependencies,lanes,limits,queues,kinds,queue_stats,workers,schedules,batches,handlers,halted_groups,producer_queues,worker_queues,operator_queues}'::name[]);
+SELECT tables_are('jobq', '{jobs,batch_settings,batch_counts,queue_settings,kind_settings,attempts,log_lines,lane_directory,lane_retirement,kept_keys,limit_settings,named_limit_settings,unslotted,tick_state,edges,deleted_dependencies,queue_grants,identity,schedule_settings,steps,signals,job_signals,handler_settings,shard,hash_secret}'::name[]);
+SELECT views_are('jobq', '{background_workers,dependencies,lanes,limits,named_limits,queues,kinds,queue_stats,workers,schedules,batches,handlers,halted_groups,producer_queues,worker_queues,operator_queues}'::name[]);
 
 SELECT isnt(obj_description(oid, 'pg_class'), NULL, relname || ' has a comment') FROM relations ORDER BY relname;
 SELECT isnt(comment, NULL, name || ' has a comment') FROM commented_columns ORDER BY name;
@@ -83,7 +83,7 @@ SELECT is((SELECT count(*) FROM pg_index WHERE indrelid = 'jobq.log_lines'::regc
 
 -- pg_dump keeps the rows.
 SELECT set_eq($$SELECT unnest(extconfig)::regclass::text FROM pg_extension WHERE extname = 'jobq'$$,
-              '{jobq.jobs,jobq.jobs_id_seq,jobq.batch_settings,jobq.batch_counts,jobq.queue_settings,jobq.kind_settings,jobq.attempts,jobq.log_lines,jobq.lane_directory,jobq.kept_keys,jobq.limit_settings,jobq.edges,jobq.deleted_dependencies,jobq.queue_grants,jobq.identity,jobq.schedule_settings,jobq.steps,jobq.signals,jobq.signals_id_seq,jobq.job_signals,jobq.handler_settings,jobq.shard}'::text[], 'pg_dump keeps the rows of these');
+              '{jobq.jobs,jobq.jobs_id_seq,jobq.batch_settings,jobq.batch_counts,jobq.queue_settings,jobq.kind_settings,jobq.attempts,jobq.log_lines,jobq.lane_directory,jobq.kept_keys,jobq.limit_settings,jobq.named_limit_settings,jobq.edges,jobq.deleted_dependencies,jobq.queue_grants,jobq.identity,jobq.schedule_settings,jobq.steps,jobq.signals,jobq.signals_id_seq,jobq.job_signals,jobq.handler_settings,jobq.shard}'::text[], 'pg_dump keeps the rows of these');
 SELECT columns_are('jobq', 'hash_secret', '{only_row,secret,numbered_in}'::name[]);
 SELECT is((SELECT relrowsecurity FROM pg_class WHERE oid = 'jobq.hash_secret'::regclass), true, 'the secret is hidden from members of pg_read_all_data');
 SELECT is((SELECT count(*) FROM pg_class c, aclexplode(c.relacl) a WHERE c.oid = 'jobq.hash_secret'::regclass AND a.grantee <> c.relowner), 0::bigint, 'no other role has privileges on the secret');

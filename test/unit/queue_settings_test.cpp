@@ -33,7 +33,7 @@ void expect_within(SettingNumber number, T otherwise) {
 TEST(QueueSettings, DefaultsAreWithinTheBounds) {
 #define JOBQ_BOUNDED(name, ...) expect_within(SettingNumber::name, kDefaultSettings.name);
 #define JOBQ_OTHER(name, ...)
-    JOBQ_QUEUE_SETTINGS(JOBQ_BOUNDED, JOBQ_BOUNDED, JOBQ_OTHER, JOBQ_OTHER, JOBQ_OTHER, JOBQ_OTHER)
+    JOBQ_QUEUE_SETTINGS(JOBQ_BOUNDED, JOBQ_BOUNDED, JOBQ_OTHER, JOBQ_OTHER, JOBQ_OTHER, JOBQ_OTHER, JOBQ_OTHER)
 #undef JOBQ_BOUNDED
 #undef JOBQ_OTHER
     EXPECT_TRUE(kDefaultSettings.dead_letter_queue.empty());
