@@ -52,7 +52,7 @@ SELECT jobq_enqueue('mail', kind => k, run_at => now() + interval '30 days', opt
 FROM jobq.batches b, unnest('{kept,deleted}'::text[]) k;
 SELECT jobq_delete(id) FROM jobq.jobs WHERE kind = 'deleted';
 SELECT jobq_seal_batch(id) FROM jobq.batches;
-SELECT jobq_set_limit('limited', max_running => 3), jobq_set_limit('limited', '*', max_running => 2), jobq_set_limit('limited', kind => '*', max_running => 9);
+SELECT jobq_set_limit('limited', max_running => 3), jobq_set_limit('limited', '*', max_running => 2), jobq_set_limit('limited', kind => '*', max_running => 9), jobq_set_named_limit('shared', '{limited}', max_running => 5);
 SELECT jobq_enqueue('limited', concurrency_key => 'k' || n % 2) FROM generate_series(1, 9) n;
 SELECT count(*) FROM jobq_claim('limited', 'w4', 2, heartbeat_timeout => '1 hour');
 SELECT jobq_enqueue('timed', kind => 'expires');
@@ -107,7 +107,7 @@ my @contents = (
     # which becomes true late for a young lease and at once for a restored one; and the slots of limits, which the tick assigns.
     # Hashes differ between databases, because each database has its own secret: the query compares them with the hashes of the
     # names.
-    [ 'jobs', q{SELECT j.id, to_jsonb(j) - '{_claim_xid,_rescue_indexed,_queue_slot,_key_slot,_kind_slot,_slot_seq,_lane,_group_waiting,_group_active,_round_robin_key}'::text[],
+    [ 'jobs', q{SELECT j.id, to_jsonb(j) - '{_claim_xid,_rescue_indexed,_queue_slot,_key_slot,_kind_slot,_limit_slot1,_limit_slot2,_slot_seq,_lane,_group_waiting,_group_active,_round_robin_key}'::text[],
                        j._lane = jobq.lane_of(queue, kind, version, requires), j._group_waiting = jobq.group_of(queue, group_key),
                        j._group_active = jobq.group_of(queue, group_key), j._round_robin_key = jobq.round_robin_key_of(concurrency_key)
                 FROM jobq.jobs j ORDER BY id} ],
@@ -118,6 +118,7 @@ my @contents = (
     [ 'queue settings', 'SELECT * FROM jobq.queue_settings ORDER BY queue' ],
     [ 'settings of kinds', 'SELECT * FROM jobq.kind_settings ORDER BY queue, kind' ],
     [ 'limits', 'SELECT queue, key, by_kind, max_running, rate, per, created_at FROM jobq.limit_settings ORDER BY queue, key, by_kind' ],
+    [ 'named limits', 'SELECT name, queues, max_running, rate, per, created_at FROM jobq.named_limit_settings ORDER BY name' ],
     [ 'kept keys', 'SELECT * FROM jobq.kept_keys ORDER BY job_id' ],
     [ 'edges', 'SELECT job_id, kind, target, on_failure, active OR kind = $$awaits$$ FROM jobq.edges ORDER BY job_id, kind, target' ],
     [ 'deleted dependencies', 'SELECT * FROM jobq.deleted_dependencies ORDER BY job_id' ],

@@ -194,7 +194,7 @@ like($all_of->($_), qr/\Alocked: every claim must wait: prepared transaction "lo
 $builder->query(q{ROLLBACK PREPARED 'locks all'});
 
 # The other tables that jobq_explain reads.
-for my $table (qw(lane_directory queue_settings kind_settings limit_settings edges steps identity))
+for my $table (qw(lane_directory queue_settings kind_settings limit_settings named_limit_settings edges steps identity))
 {
     $builder->query("BEGIN; LOCK TABLE jobq.$table");
     like($all_of->($_), qr/\Alocked: the reason cannot be looked up: process $pid [^;]*, holds AccessExclusiveLock on jobq\.$table\{$pid\}\z/,

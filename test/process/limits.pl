@@ -204,6 +204,29 @@ value($node, 'work', q{SELECT jobq_enqueue('k', kind => 'a')});
 sleeps_at_limit('a session that waits for any kind sleeps, too', q{'k'});
 value($node, 'work', q{SELECT jobq_enqueue('k', kind => 'b')});
 wakes($sleeper, 'a job of another kind wakes up the session');
+# A named limit holds back the sessions of all its queues. A slot that is released in one queue wakes up a session of another, and so
+# does a claim that is rolled back.
+value($node, 'work', q{SELECT jobq_set_named_limit('n', '{n1,n2}', max_running => 1), jobq_enqueue('n1', options => '{"limits": ["n"]}'), jobq_enqueue('n1', options => '{"limits": ["n"]}'), jobq_enqueue('n2', options => '{"limits": ["n"]}')});
+($id, $lease) = split /\|/, value($node, 'work', q{SELECT id, lease FROM jobq_claim('n1')});
+sleeps_at_limit('a session sleeps while a job of another queue holds the only slot', q{'n2'});
+value($node, 'work', "SELECT jobq_complete($id, $lease)");
+wakes($sleeper, 'a slot that is released in another queue wakes up the session');
+my $holder = sleeper($node);
+start($holder, q{DO $$ BEGIN PERFORM jobq_claim('n1'); PERFORM pg_sleep(5); RAISE 'rolled back'; END $$});
+becomes_true($node, 'work', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'}, 'a claim of another queue is open');
+start($sleeper, q{CALL jobq_wait('n2', timeout => '120 s')});
+usleep(400_000);
+ok(!ended($sleeper), 'a session sleeps while an open claim of another queue holds the slot');
+wakes($sleeper, 'a claim that is rolled back in another queue wakes up the session');
+end_sessions($holder->{session});
+# A queue that is added to the limit is woken up, too.
+($id, $lease) = split /\|/, value($node, 'work', q{SELECT id, lease FROM jobq_claim('n1')});
+value($node, 'work', q{SELECT jobq_set_named_limit('n', '{n1,n2,n3}', max_running => 1), jobq_enqueue('n3', options => '{"limits": ["n"]}')});
+sleeps_at_limit('a session of an added queue sleeps', q{'n3'});
+value($node, 'work', q{SELECT jobq_set_named_limit('n', '{n2,n3}', max_running => 1)});
+sleeps_at_limit('a session sleeps while a job of a queue that was removed holds the slot', q{'n3'});
+value($node, 'work', "SELECT jobq_complete($id, $lease)");
+wakes($sleeper, 'the end of this job wakes up the session');
 value($node, 'work', q{SELECT jobq_set_limit('rate', rate => 1, per => '6 s'), jobq_enqueue('rate'), jobq_enqueue('rate')});
 value($node, 'work', q{SELECT count(*) FROM jobq_claim('rate', batch => 5)}) for 1 .. 2;
 becomes_true($node, 'work', q{SELECT count(*) = 1 FROM jobq.jobs WHERE queue = 'rate' AND status = 'processing' OR (SELECT count(*) > 9 FROM jobq_claim('rate'))}, 'one job has started');

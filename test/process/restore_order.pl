@@ -60,7 +60,7 @@ sub restore_into
 }
 
 my @late = grep { !/^(rest|jobs|edges)$/ } sort keys %part;
-is("@late", 'attempts batch_counts batch_settings deleted_dependencies handler_settings identity job_signals kept_keys kind_settings lane_directory limit_settings log_lines queue_grants queue_settings schedule_settings shard signals steps', 'the other tables are known');
+is("@late", 'attempts batch_counts batch_settings deleted_dependencies handler_settings identity job_signals kept_keys kind_settings lane_directory limit_settings log_lines named_limit_settings queue_grants queue_settings schedule_settings shard signals steps', 'the other tables are known');
 
 # ---- the jobs are restored first, then their edges, and the other tables after some ticks
 

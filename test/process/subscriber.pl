@@ -70,7 +70,7 @@ sub rest
 # ---- comparing the tables
 
 # As JSON, rows are equal whatever the types of their columns. A database with jobq computes its own hashes and slots.
-my $row = q{(to_jsonb(j) - '{_lane,_group_waiting,_group_active,_round_robin_key,_queue_slot,_key_slot,_kind_slot}'::text[])::text};
+my $row = q{(to_jsonb(j) - '{_lane,_group_waiting,_group_active,_round_robin_key,_queue_slot,_key_slot,_kind_slot,_limit_slot1,_limit_slot2}'::text[])::text};
 my $digest = qq{SELECT count(*), md5(string_agg($row, '|' ORDER BY id)) FROM jobq.jobs j WHERE queue <> 'short'};
 sub same
 {
