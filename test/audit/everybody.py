@@ -352,11 +352,20 @@ class Operator(Actor):
             self.note("kind", queue=queue, kind=kind)
 
     def limit(self):
+        if self.plan.named_limits and self.random.random() < 0.2:
+            return self.named_limit()
         queue, key, largest, kind = self.random.choice(self.plan.limits)
         with self.transaction(keep=0.9):
             value = self.random.randint(1, largest)
             self.sql("SELECT jobq_set_limit!(%s, %s, kind => %s, max_running => %s)", queue, key, kind, value)
             self.note("limit", queue=queue, key=key, kind=kind, max_running=value)
+
+    def named_limit(self):
+        name, queues, largest = self.random.choice(self.plan.named_limits)
+        with self.transaction(keep=0.9):
+            value = self.random.randint(1, largest)
+            self.sql("SELECT jobq_set_named_limit!(%s, %s, max_running => %s)", name, queues, value)
+            self.note("limit", name=name, max_running=value)
 
     def look(self):
         """The queries of monitoring, all the time."""

@@ -48,9 +48,9 @@ GRACE = 0.7         # seconds for which a canceled job may keep running
 # The settings of the queues. All queues get jobs of all kinds, with keys, groups, dependencies, and times.
 COMMON = "max_attempts => 1000, max_lost => 1000, heartbeat_timeout => '1 s', backoff_base => '20 ms', backoff_max => '200 ms'"
 QUEUES = {
-    "mixed": COMMON,
+    "mixed": COMMON + ", limits => '{shared}'",
     "plain": COMMON + ", keep_completed => '0'",
-    "limited": COMMON,
+    "limited": COMMON + ", limits => '{shared}'",
     "keyed": COMMON,
     "rejecting": COMMON + ", max_depth => 15",
     "dropping": COMMON + ", max_depth => 12, on_full => 'drop_oldest'",
@@ -88,6 +88,8 @@ END $$;
 # queue, concurrency key, largest max_running, kind
 LIMITS = (("limited", None, 4, None), ("keyed", "*", 3, None), ("keyed", "c1", 2, None), ("mixed", "c2", 2, None),
           ("limited", None, 2, "a"), ("keyed", None, 4, "*"))
+# name, queues that share the limit, largest max_running
+NAMED_LIMITS = (("shared", ["limited", "mixed"], 5),)
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,7 @@ class Plan:
     halting: tuple = HALTING        # queues in which most jobs have groups
     bounded: tuple = tuple(DEPTHS)
     limits: tuple = LIMITS
+    named_limits: tuple = NAMED_LIMITS
     batch: int = BATCH
     backlog: int = BACKLOG
     producer_pause: float = 0.06
@@ -122,7 +125,11 @@ def set_up(conn, runner):
         with conn.transaction():
             conn.execute("SELECT jobq_set_limit(%s, %s, kind => %s, max_running => %s)", (queue, key, kind, most))
             conn.execute("INSERT INTO facts (client, number, op) VALUES ('setup', %s, 'limit')", (number,))
-    conn.execute("INSERT INTO facts (client, number, op) VALUES ('setup', %s, 'answered')", (len(LIMITS),))
+    for number, (name, queues, most) in enumerate(NAMED_LIMITS, len(LIMITS)):
+        with conn.transaction():
+            conn.execute("SELECT jobq_set_named_limit(%s, %s, max_running => %s)", (name, queues, most))
+            conn.execute("INSERT INTO facts (client, number, op) VALUES ('setup', %s, 'limit')", (number,))
+    conn.execute("INSERT INTO facts (client, number, op) VALUES ('setup', %s, 'answered')", (len(LIMITS) + len(NAMED_LIMITS),))
     conn.execute("SELECT jobq_set_limit('rated', rate => %s, per => '1 s')", (RATE,))
 
 

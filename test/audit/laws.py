@@ -378,7 +378,7 @@ def _kinds(world, rules, report):
 
 
 # The parts of a queue to which a limit can apply
-WHOLE, KEY, KIND = "", " by key", " by kind"
+WHOLE, KEY, KIND, NAMED = "", " by key", " by kind", " by name"
 
 
 def _scope(limit):
@@ -386,17 +386,20 @@ def _scope(limit):
 
 
 def _limits(world, rules, report):
-    limits = _settings(world, None, ((change, _scope(change.row), change.row.max_running) for change in world.limits))
+    entries = [(change, _scope(change.row), change.row.max_running) for change in world.limits]
+    entries += [(change, ("several queues", NAMED, change.row.name), change.row.max_running) for change in world.named_limits]
+    limits = _settings(world, None, entries)
     running = defaultdict(list)
     for span, asked in world.claims():
         change, row = span.start.change, span.start.after
         scopes = [(row.queue, WHOLE, ""), (row.queue, KIND, row.kind)]
         if row.concurrency_key is not None:
             scopes.append((row.queue, KEY, row.concurrency_key))
+        scopes += [("several queues", NAMED, name) for name in world.named_limits_of(row)]
         for scope in scopes:
             queue, part, _ = scope
             values = limits[scope].possible(change.place, asked)
-            if None in values and part != WHOLE:
+            if None in values and part in (KEY, KIND):
                 # A key or kind without a limit of its own has the limit for all keys or kinds.
                 values = [value for value in values if value is not None]
                 values += limits[queue, part, "*"].possible(change.place, asked)

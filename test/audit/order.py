@@ -48,7 +48,7 @@ def _asked_for(claim, spans):
 
 
 def overtaken(world, rules, report):
-    """A job may have to wait for the limit of its key or kind. If keys take turns, each key has an order of its own."""
+    """A job may have to wait for the limit of its key or kind, or for a named limit. If keys take turns, each key has an order of its own."""
     limited = {change.row.queue for change in world.limits if change.row.key and not change.row.by_kind}
     by_kind = {(change.row.queue, change.row.key) for change in world.limits if change.row.by_kind}
     pending = _pending(world, lambda row: place(row, rules))
@@ -56,6 +56,7 @@ def overtaken(world, rules, report):
     for queue, claims in _claimed_from(world).items():
         waiting = [span for span in pending if span.start.after.queue == queue
                    and not {(queue, span.start.after.kind), (queue, "*")} & by_kind
+                   and not world.named_limits_of(span.start.after)
                    and (span.start.after.concurrency_key is None or queue not in limited)]
         for claim, waits in _beside(claims, waiting):
             beside = _asked_for(claim, waits)

@@ -1,7 +1,7 @@
 """Stories of pauses, limits, groups, and dependencies: for each law, correct ones and ones that break it."""
 
 from stories import stamp
-from witness import Fact, KindSetting, Limit, Setting
+from witness import Fact, KindSetting, Limit, NamedLimit, Setting
 
 # Queues that are paused or limited
 
@@ -159,6 +159,35 @@ def over_the_limit_of_a_kind(log):
 
 def over_the_limit_of_each_kind(log):
     limited_kind(log, 1, 8, 9, limit_key="*")
+    log.claim(8, 1)
+    log.claim(9, 2)
+    log.complete(8, 1)
+    log.complete(9, 2)
+
+
+def named_limit(log, most, queues="{q,r}"):
+    log.begin().write(NamedLimit("shared", queues, most)).fact("limit", client="o0").commit()
+    log.say("answered")
+    log.enqueue(8, limits="{shared}")
+    log.enqueue(9, queue="r", limits="{other,shared}")
+
+
+def over_a_named_limit(log):
+    named_limit(log, 1)
+    log.claim(8, 1)
+    log.claim(9, 2)
+    log.complete(8, 1)
+    log.complete(9, 2)
+
+
+def within_a_named_limit(log):
+    named_limit(log, 1)
+    log.run(8, 1)
+    log.run(9, 2)
+
+
+def named_limit_of_another_queue(log):
+    named_limit(log, 1, queues="{q}")
     log.claim(8, 1)
     log.claim(9, 2)
     log.complete(8, 1)
@@ -549,6 +578,7 @@ CASES = {
     over_the_limit: {"limit exceeded"}, slot_not_yet_free: {"limit exceeded"}, slot_of_its_own: set(),
     slot_handed_on: set(), claimed_side_by_side: {"limit exceeded"}, over_the_limit_of_a_key: {"limit exceeded"},
     over_the_limit_of_a_kind: {"limit exceeded"}, over_the_limit_of_each_kind: {"limit exceeded"}, two_kinds: set(),
+    over_a_named_limit: {"limit exceeded"}, within_a_named_limit: set(), named_limit_of_another_queue: set(),
     two_keys: set(), own_limit_of_a_key: set(), limit_lowered: set(), lowered_limit_ignored: {"limit exceeded"},
     limit_removed: set(), limit_kept_by_the_server: {"limit exceeded"},
     within_the_rate: set(), over_the_rate: {"rate exceeded"}, a_group: set(), a_group_in_one_go: set(),

@@ -22,7 +22,7 @@ CHUNK = 20000
 JOB_COLUMNS = (
     "id", "queue", "kind", "priority", "status", "run_at", "attempts", "max_attempts", "lease", "started_at",
     "worker_id", "last_heartbeat", "_lease_timeout", "max_runtime", "cancel_requested_at", "unique_key", "_holds_key", "group_key",
-    "concurrency_key", "dead_from", "error", "expires_at", "batch_id", "metadata", "heartbeat_timeout")
+    "concurrency_key", "dead_from", "error", "expires_at", "batch_id", "metadata", "heartbeat_timeout", "limits")
 NUMBERS = {"id", "priority", "attempts", "max_attempts", "lease", "job", "job_id", "number", "max_running", "batch_id"}
 FLAGS = {"paused", "holds_key", "by_kind"}
 
@@ -55,6 +55,7 @@ class Job(NamedTuple):
     batch_id: int = None
     metadata: str = None
     heartbeat_timeout: str = None
+    limits: str = None          # as PostgreSQL writes an array, for example {a,b}
 
 
 class Attempt(NamedTuple):
@@ -89,6 +90,14 @@ class Limit(NamedTuple):
     by_kind: bool = False       # the key is the name of a kind
 
 
+class NamedLimit(NamedTuple):
+    """A version of a row of jobq.named_limit_settings."""
+
+    name: str
+    queues: str = "{}"
+    max_running: int = None
+
+
 class Fact(NamedTuple):
     """A row that a client wrote in the transaction that it describes."""
 
@@ -107,11 +116,12 @@ class Change(NamedTuple):
     commit: tuple       # position of its transaction's commit
     time: float         # of the commit, on the server's clock
     xid: int
-    row: object         # Job, Attempt, Setting, KindSetting, Limit, or Fact; for a deletion only the key is set
+    row: object         # Job, Attempt, Setting, KindSetting, Limit, NamedLimit, or Fact; for a deletion only the key is set
     deleted: bool = False
 
 
-ROWS = {"jobs": Job, "attempts": Attempt, "queue_settings": Setting, "kind_settings": KindSetting, "limit_settings": Limit, "facts": Fact}
+ROWS = {"jobs": Job, "attempts": Attempt, "queue_settings": Setting, "kind_settings": KindSetting, "limit_settings": Limit,
+        "named_limit_settings": NamedLimit, "facts": Fact}
 
 FACTS = """
 CREATE TABLE facts (client text, number int, op text, job bigint, lease bigint, detail jsonb NOT NULL DEFAULT '{}',
@@ -124,7 +134,9 @@ def watch(conn):
     """Starts recording all changes."""
     conn.execute(FACTS)
     conn.execute(f"CREATE PUBLICATION {PUBLICATION} FOR TABLE jobq.jobs ({', '.join(JOB_COLUMNS)}),"
-                 " jobq.queue_settings (queue, paused), jobq.kind_settings (queue, kind, heartbeat_timeout), jobq.limit_settings (queue, key, max_running, by_kind), facts")
+                 " jobq.queue_settings (queue, paused), jobq.kind_settings (queue, kind, heartbeat_timeout),"
+                 " jobq.limit_settings (queue, key, max_running, by_kind),"
+                 " jobq.named_limit_settings (name, queues, max_running), facts")
     # An attempt is only inserted, or deleted with its job, so it needs no replica identity.
     conn.execute("CREATE PUBLICATION witness_attempts FOR TABLE jobq.attempts (job_id, lease, outcome)"
                  " WITH (publish = 'insert')")

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections import defaultdict
 
 import statuses
-from witness import Attempt, Fact, Job, KindSetting, Limit, Setting, seconds
+from witness import Attempt, Fact, Job, KindSetting, Limit, NamedLimit, Setting, seconds
 
 FINISHED = set(statuses.FINISHED)
 WAITING = set(statuses.WAITING)
@@ -59,7 +59,8 @@ class World:
     """The changes, arranged for the laws."""
 
     def __init__(self, changes):
-        self.facts, self.attempts, self.steps, self.settings, self.kinds, self.limits = [], [], [], [], [], []
+        self.facts, self.attempts, self.steps, self.settings = [], [], [], []
+        self.kinds, self.limits, self.named_limits = [], [], []
         self.ops = defaultdict(set)             # xid: the operations in its facts
         self.told = defaultdict(list)           # xid: its facts
         self.history = defaultdict(list)        # job: its steps
@@ -87,6 +88,8 @@ class World:
                 self.kinds.append(change)
             elif isinstance(row, Limit):
                 self.limits.append(change)
+            elif isinstance(row, NamedLimit):
+                self.named_limits.append(change)
         for job, steps in list(self.history.items()):
             # Deleted before another session could see it: an enqueue found that its key had been freed and kept in the meantime.
             if steps[0].change.xid == steps[-1].change.xid and steps[-1].after is None:
@@ -99,6 +102,12 @@ class World:
             job = fact.row.job
             if fact.row.op == "enqueue" and job in self.history and self.history[job][0].change.xid == fact.xid:
                 self.enqueued.setdefault(job, fact)
+
+    def named_limits_of(self, row):
+        """The names of the limits that apply to a job. The queues that share a limit do not change during a run."""
+        names = (row.limits or "{}")[1:-1].split(",")
+        return sorted({limit.row.name for limit in self.named_limits
+                       if limit.row.name in names and row.queue in limit.row.queues[1:-1].split(",")})
 
     def spans(self, begins, goes_on):
         """The spans of each job, from a step for which begins() holds until a step after which goes_on() does not."""

@@ -25,6 +25,7 @@ lease_not_checked         leases     audit               caught
 jobs_not_published        audit      stranded            stranded
 limits_by_snapshot        audit      everything          limit exceeded
 kind_refusal_ignored      audit      everything          limit exceeded
+named_refusal_ignored     audit      everything          limit exceeded
 group_head_not_awaited    audit      everything          group crowded
 failed_head_not_awaited   audit      everything          halt ignored
 succession_unnoticed      audit      everything          group crowded
