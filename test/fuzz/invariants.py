@@ -33,7 +33,7 @@ LAWS = {
         ROWS + "j.status = 'processing' AND least(j.last_heartbeat + coalesce(j._lease_timeout, '60 s'), j._must_end_at)"
         " < clock_timestamp() - interval '2 s'",
     "a job that is not running has neither a lease nor a slot nor a deadline":
-        ROWS + "j.status <> 'processing' AND num_nonnulls(j.lease, j._rescue_indexed, j._queue_slot, j._key_slot, j._kind_slot) > 0"
+        ROWS + "j.status <> 'processing' AND num_nonnulls(j.lease, j._rescue_indexed, j._queue_slot, j._key_slot, j._kind_slot, j._limit_slot1, j._limit_slot2) > 0"
         f" OR j.status <> 'processing' AND j._must_end_at IS NOT NULL AND NOT ({AWAITS})",
     "a job that awaits something has one step that says what it awaits":
         ROWS + f"{AWAITS} AND (SELECT count(*) FROM jobq.steps s WHERE s.job_id = j.id AND s.state = 'waiting' AND s._awaited IS NOT NULL) <> 1",
@@ -88,6 +88,10 @@ LAWS = {
     "a slot of a kind is held by one job":
         "SELECT j._kind_slot, count(*), array_agg(j.id) FROM jobq.jobs j WHERE j._kind_slot IS NOT NULL"
         " GROUP BY j._kind_slot HAVING count(*) > 1",
+    "a slot of a named limit is held by one job":
+        "SELECT s.slot, count(*), array_agg(s.id)"
+        " FROM (SELECT j._limit_slot1 AS slot, j.id FROM jobq.jobs j UNION ALL SELECT j._limit_slot2, j.id FROM jobq.jobs j) s"
+        " WHERE s.slot IS NOT NULL GROUP BY s.slot HAVING count(*) > 1",
     "no lease is held by two jobs":
         "SELECT j.lease, count(*) FROM jobq.jobs j WHERE j.lease IS NOT NULL GROUP BY j.lease HAVING count(*) > 1",
     "the job of each attempt exists":
