@@ -50,12 +50,13 @@ const OPTIONS = {
     expiresAt: ['expires_at', undefined, toTime],
     expiresIn: ['expires_in', undefined, toOwnInterval],
     batchId: ['batch_id', undefined, id],
+    limits: ['limits', undefined, texts],
     metadata: ['metadata', 'jsonb', json],
 };
 
 const pick = (...names) => Object.fromEntries(names.map((name) => [name, OPTIONS[name]]));
 const OPTIONS_OF_MANY = {
-    ...pick('kind', 'priority', 'runAt', 'maxAttempts', 'batchId'),
+    ...pick('kind', 'priority', 'runAt', 'maxAttempts', 'batchId', 'limits'),
     uniqueKeys: ['unique_keys', 'text[]', texts],
     groupKeys: ['group_keys', 'text[]', texts],
     concurrencyKeys: ['concurrency_keys', 'text[]', texts],

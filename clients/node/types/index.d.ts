@@ -202,6 +202,8 @@ export interface EnqueueOptions {
     expiresIn?: Interval;
     /** A batch, which createBatch() returned. */
     batchId?: Id | number | bigint;
+    /** Named limits that include the queue. */
+    limits?: readonly string[];
     metadata?: Record<string, unknown>;
 }
 
@@ -216,6 +218,7 @@ export interface EnqueueManyOptions {
     runAts?: readonly Time[];
     priorities?: readonly number[];
     batchId?: Id | number | bigint;
+    limits?: readonly string[];
 }
 
 /** A job for enqueueJobs() or spawn(). ref: a name that the dependsOn of later objects can use as "@ref". */

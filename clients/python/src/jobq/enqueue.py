@@ -39,7 +39,7 @@ def enqueue(connection: Any, queue: str = "default", payload: Any = None, *, kin
             on_dependency_failure: Optional[str] = None, version: Optional[int] = None, requires: Optional[Sequence[str]] = None,
             heartbeat_timeout: Optional[Interval] = None, max_runtime: Optional[Interval] = None,
             expires_at: Optional[datetime] = None, expires_in: Optional[Interval] = None, batch_id: Optional[int] = None,
-            metadata: Optional[Mapping[str, Any]] = None) -> int:
+            limits: Optional[Sequence[str]] = None, metadata: Optional[Mapping[str, Any]] = None) -> int:
     """Enqueues one job and returns its ID. The default payload is {}. Parameters that are None get jobq_enqueue's defaults."""
     given = {name: value for name, value in locals().items() if name not in ("connection", "queue", "payload")}
     with tracing.sending(queue) as sending:
@@ -63,7 +63,8 @@ def enqueue_many(connection: Any, queue: str, payloads: Iterable[Any], *, kind: 
                  priority: Optional[int] = None, run_at: Optional[datetime] = None, max_attempts: Optional[int] = None,
                  unique_keys: Optional[Sequence[Optional[str]]] = None, group_keys: Optional[Sequence[Optional[str]]] = None,
                  concurrency_keys: Optional[Sequence[Optional[str]]] = None, run_ats: Optional[Sequence[datetime]] = None,
-                 priorities: Optional[Sequence[int]] = None, batch_id: Optional[int] = None) -> List[Enqueued]:
+                 priorities: Optional[Sequence[int]] = None, batch_id: Optional[int] = None,
+                 limits: Optional[Sequence[str]] = None) -> List[Enqueued]:
     """Enqueues one job per payload, in one statement. Unlike enqueue_jobs(), takes no metadata, so the jobs carry no trace
     context."""
     given = {name: value for name, value in locals().items() if name not in ("connection", "queue", "payloads")}

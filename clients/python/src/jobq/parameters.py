@@ -13,10 +13,10 @@ TYPES = {
     "kind": "text", "priority": "int", "run_at": "timestamptz", "max_attempts": "int", "unique_key": "text", "on_conflict": "text",
     "unique_for": "interval", "group_key": "text", "concurrency_key": "text", "depends_on": "bigint[]",
     "on_dependency_failure": "text", "version": "int", "requires": "text[]", "heartbeat_timeout": "interval",
-    "max_runtime": "interval", "expires_at": "timestamptz", "expires_in": "interval", "metadata": "jsonb", "batch_id": "bigint", "unique_keys": "text[]", "group_keys": "text[]", "concurrency_keys": "text[]",
+    "max_runtime": "interval", "expires_at": "timestamptz", "expires_in": "interval", "metadata": "jsonb", "batch_id": "bigint", "limits": "text[]", "unique_keys": "text[]", "group_keys": "text[]", "concurrency_keys": "text[]",
     "run_ats": "timestamptz[]", "priorities": "int[]",
 }
-OPTIONS = frozenset(("version", "requires", "heartbeat_timeout", "max_runtime", "expires_at", "expires_in", "batch_id"))
+OPTIONS = frozenset(("version", "requires", "heartbeat_timeout", "max_runtime", "expires_at", "expires_in", "batch_id", "limits"))
 """Keys of the parameter options."""
 _LISTS = {"text[]": "a list of texts", "timestamptz[]": "a list of times", "int[]": "a list of whole numbers",
           "bigint[]": "a list of whole numbers"}

@@ -12,7 +12,7 @@ module Jobq
 
       INTERVALS = %i[unique_for heartbeat_timeout max_runtime expires_in].freeze
       NAMES = (INTERVALS + %i[max_attempts unique_key on_conflict group_key concurrency_key depends_on on_dependency_failure
-                              version requires metadata expires_at batch_id]).freeze
+                              version requires metadata expires_at batch_id limits]).freeze
 
       included do
         class_attribute :jobq_class_options, instance_accessor: false, instance_predicate: false, default: {}
