@@ -92,7 +92,8 @@ const SETTINGS = [['max_attempts', 'Attempts'], ['backoff_base', 'Backoff from']
   ['heartbeat_timeout', 'Heartbeat timeout'], ['max_lost', 'Lost workers'], ['max_runtime', 'Longest run'], ['on_max_runtime', 'After that'],
   ['keep_completed', 'Completed jobs are kept'], ['keep_failed', 'Failed jobs are kept'], ['max_depth', 'Maximum number of waiting jobs'],
   ['on_full', 'When full'], ['dead_letter_queue', 'Dead letters go to'], ['priority_ageing', 'Priority ageing'], ['round_robin', 'Keys take turns'],
-  ['expires_in', 'Waiting jobs expire after'], ['backoff', 'Delays after failures'], ['group_on_failure', 'After a failure, groups']];
+  ['expires_in', 'Waiting jobs expire after'], ['backoff', 'Delays after failures'], ['group_on_failure', 'After a failure, groups'],
+  ['limits', 'Named limits of jobs']];
 
 async function settingsOf(query, queue) {
   const [row] = await query(`SELECT q.paused, q.has_settings, ${SETTINGS.map(([name]) => `q.${name}::text`).join(', ')}
@@ -100,7 +101,8 @@ async function settingsOf(query, queue) {
   return row;
 }
 
-function limitedPart({ key, kind }) {
+function limitedPart({ key, kind, name }) {
+  if (name) return html`named limit <code>${name}</code>`;
   if (kind === '') return 'jobs without a kind';
   if (kind !== null) return kind === '*' ? 'each other kind' : html`kind <code>${kind}</code>`;
   if (key === null) return 'the whole queue';
@@ -116,7 +118,7 @@ ${table('Limits', [
     { label: 'Rate', number: true, cell: (row) => (row.rate === null ? '' : `${number(row.rate)} each ${row.per}`) },
     { label: 'May start now', number: true, cell: (row) => number(row.tokens) },
     { label: 'Next', cell: (row) => time(row.next_token) },
-    ...(may ? [{ label: 'Change', cell: (row) => view.confirmed('/do/set_limit', { label: 'Remove', ask: 'Jobs that the limit holds back can start immediately.', hidden: { queue, of: row.kind === null ? 'key' : 'kind', name: row.kind ?? row.key ?? '' } }) }] : []),
+    ...(may ? [{ label: 'Change', cell: (row) => (row.name ? '' : view.confirmed('/do/set_limit', { label: 'Remove', ask: 'Jobs that the limit holds back can start immediately.', hidden: { queue, of: row.kind === null ? 'key' : 'kind', name: row.kind ?? row.key ?? '' } })) }] : []),
   ], limits, { empty: 'No limits.' })}
 ${may ? html`<details><summary>Set a limit ...</summary>${view.form('/do/set_limit', { label: 'Set the limit', hidden: { queue }, fields: html`
 <label>Of <select name="of"><option value="key">a concurrency key</option><option value="kind">a kind</option></select></label>
@@ -186,6 +188,8 @@ export async function queuePage(view, query, given, { sampler }) {
   const seconds = sampler.seconds();
   const limits = rights.reads('limits') ? await query(`SELECT l.key, l.kind, l.max_running, l.running, l.rate, l.per::text, l.tokens, l.next_token
     FROM jobq.limits l WHERE l.queue = $1 ORDER BY l.kind NULLS FIRST, l.key NULLS FIRST LIMIT 100`, [queue]) : [];
+  if (rights.reads('named_limits')) limits.push(...await query(`SELECT n.name, NULL AS key, NULL AS kind, n.max_running, n.running, n.rate, n.per::text, n.tokens, n.next_token
+    FROM jobq.named_limits n WHERE $1 = ANY (n.queues) ORDER BY n.name LIMIT 100`, [queue]));
   const explained = rights.calls('jobq_explain_queue') ? await query(`SELECT * FROM ${rights.call('jobq_explain_queue')}($1) LIMIT 50`, [queue]) : [];
   const sources = await query('SELECT q.queue FROM jobq.queues q WHERE q.dead_letter_queue = $1 ORDER BY q.queue LIMIT 20', [queue]);
   const lanes = rights.reads('lanes') ? await query(`SELECT l.kind, l.version, l.requires FROM jobq.lanes l WHERE l.queue = $1
