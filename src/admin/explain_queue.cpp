@@ -154,14 +154,14 @@ struct CheckedLimits {
     CheckedNames kinds, names;
 };
 
-// Returns whether a limit lets no job of the lane start: the limit of its kind or a named limit. Reports each limit once.
+// Returns whether a limit lets no job of the lane start: the limit of its kind or a named limit. Reports each limit
+// once.
 bool lane_is_stopped(std::string_view name, const Row &lane, const Queue &queue, TimestampTz now,
                      CheckedLimits *checked, ReasonSink *sink) {
     bool stopped = false;
     const std::string_view kind = lane.text_at(1);
     if (queue.kind_limit_count > 0)
-        stopped =
-            is_stopped(kind, &checked->kinds, [&] { return explain_kind_stops(name, kind, queue, now, sink); });
+        stopped = is_stopped(kind, &checked->kinds, [&] { return explain_kind_stops(name, kind, queue, now, sink); });
     if (queue.named_limit_count == 0 || lane.is_null(5)) return stopped;
     const LimitNames limits = names_in_limits(DatumGetArrayTypeP(lane.get(5)));
     for (int i = 0; i < limits.count; i++)

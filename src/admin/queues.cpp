@@ -31,8 +31,8 @@ Statement lock_jobs = {
     {TEXTOID},
     Planning::Free};
 
-// Deletes the kept keys, lanes, limits, and settings of a queue and of its kinds. Removes the queue from named limits, and
-// deletes those that belong to no other queue.
+// Deletes the kept keys, lanes, limits, and settings of a queue and of its kinds. Removes the queue from named limits,
+// and deletes those that belong to no other queue.
 Statement forget = {
     R"(WITH keys AS (DELETE FROM jobq.kept_keys k WHERE k.queue = $1 RETURNING 1),
             lanes AS (DELETE FROM jobq.lane_directory d WHERE d.queue = $1 RETURNING 1),

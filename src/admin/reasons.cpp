@@ -34,13 +34,14 @@ constexpr const char *kTables[] = {"jobs",           "lane_directory",       "qu
 #define WITH_SLOT_BETWEEN \
     "BETWEEN $1 + 1 AND $2 - 1 ORDER BY j.started_at, j.id LIMIT $3", { INT8OID, INT8OID, INT8OID }
 #define NAMED_SLOTS "BETWEEN $1 + 1 AND $2 - 1 "
-Statement find_holders[] = {{"SELECT j.id FROM jobq.jobs j WHERE j._queue_slot " WITH_SLOT_BETWEEN},
-                                    {"SELECT j.id FROM jobq.jobs j WHERE j._key_slot " WITH_SLOT_BETWEEN},
-                                    {"SELECT j.id FROM jobq.jobs j WHERE j._kind_slot " WITH_SLOT_BETWEEN},
-                                    {"SELECT j.id FROM (SELECT a.id, a.started_at FROM jobq.jobs a WHERE a._limit_slot1 " NAMED_SLOTS
-                                     "UNION ALL SELECT b.id, b.started_at FROM jobq.jobs b WHERE b._limit_slot2 " NAMED_SLOTS
-                                     ") j ORDER BY j.started_at, j.id LIMIT $3",
-                                     {INT8OID, INT8OID, INT8OID}}};
+Statement find_holders[] = {
+    {"SELECT j.id FROM jobq.jobs j WHERE j._queue_slot " WITH_SLOT_BETWEEN},
+    {"SELECT j.id FROM jobq.jobs j WHERE j._key_slot " WITH_SLOT_BETWEEN},
+    {"SELECT j.id FROM jobq.jobs j WHERE j._kind_slot " WITH_SLOT_BETWEEN},
+    {"SELECT j.id FROM (SELECT a.id, a.started_at FROM jobq.jobs a WHERE a._limit_slot1 " NAMED_SLOTS
+     "UNION ALL SELECT b.id, b.started_at FROM jobq.jobs b WHERE b._limit_slot2 " NAMED_SLOTS
+     ") j ORDER BY j.started_at, j.id LIMIT $3",
+     {INT8OID, INT8OID, INT8OID}}};
 
 // Selects the suspects that are running on trial.
 Statement find_on_trial = {R"(SELECT j.id, j.worker_id, )" TRIAL_END R"( AS ends_at, count(*) OVER ()
@@ -208,8 +209,8 @@ int taken_places(SlotOf of, int64 id, ReasonSink *sink) {
     return -1;
 }
 
-// If the limit that applies to a queue, key, or kind, or a named limit lets no job start, reports this and returns true. `subject` is
-// what the limit applies to, for example 'queue "api"' or 'concurrency_key "customer 1"'.
+// If the limit that applies to a queue, key, or kind, or a named limit lets no job start, reports this and returns
+// true. `subject` is what the limit applies to, for example 'queue "api"' or 'concurrency_key "customer 1"'.
 bool explain_limit(const char *subject, std::string_view queue, const QueueLimit &limit, SlotOf of,
                    std::string_view name, TimestampTz now, ReasonSink *sink) {
     bool stops = false;

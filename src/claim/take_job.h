@@ -48,8 +48,8 @@ bool passes_over(Claim *claim);
 bool take_job(Claim *claim);
 // Takes the job in table.row, whose queue has limits. Returns Yes if the job was taken or is not claimable, NotForKey
 // if the limit of the job's key is used up (other keys might have room), NotForLane if the limit of the job's kind or
-// one of its named limits is used up (other lanes might have room), or NotForQueue if the limit of the queue is used up,
-// which closes the claim.
+// one of its named limits is used up (other lanes might have room), or NotForQueue if the limit of the queue is used
+// up, which closes the claim.
 Room take_limited_job(Claim *claim);
 
 }  // namespace jobq

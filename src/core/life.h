@@ -152,7 +152,7 @@ struct Event {
     Micros max_runtime = 0;       // Claimed; 0: unlimited
     OptInt64 queue_slot = {}, key_slot = {}, kind_slot = {};     // Claimed, SlotsGiven
     OptInt64 limit_slot1 = {}, limit_slot2 = {}, slot_seq = {};  // Claimed, SlotsGiven
-    OptInt64 group = {};       // Moved: number of the job's group in the new queue
+    OptInt64 group = {};                                         // Moved: number of the job's group in the new queue
     bool halts_group = false;  // Failed, Lost, Overran: if the job fails permanently, it stays the head of its group
 };
 

@@ -433,9 +433,9 @@ void enqueue_keyed(const JobSpec &spec, KeyedJob *jobs, int count, TimestampTz n
     int64 first_id = PG_INT64_MAX;
     for (int i = 0; i < count; i++)
         if (jobs[i].new_id != 0) first_id = Min(first_id, jobs[i].new_id);
-    const Call call = {
-        filled, lane_id(view(spec.queue), view(spec.kind), spec.version, required_by(spec), limits_of(spec)), now,
-        unseen, first_id};
+    const Call call = {filled,
+                       lane_id(view(spec.queue), view(spec.kind), spec.version, required_by(spec), limits_of(spec)),
+                       now, unseen, first_id};
     auto **order = static_cast<KeyedJob **>(palloc_extended(sizeof(void *) * count, MCXT_ALLOC_HUGE));
     for (int i = 0; i < count; i++) order[i] = &jobs[i];
     std::sort(order, order + count, comes_first);

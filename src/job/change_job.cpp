@@ -136,10 +136,8 @@ void log_slots(const JobState &before, const JobState &after) {
     if (was.key_slot && was.key_slot != is.key_slot && !before.concurrency_key.empty())
         slot_freed_at_commit(before.queue, before.concurrency_key, *was.key_slot);
     if (was.kind_slot && was.kind_slot != is.kind_slot) slot_freed_at_commit(before.queue, {}, *was.kind_slot);
-    if (was.limit_slot1 && was.limit_slot1 != is.limit_slot1)
-        readers->named_slot_freed(before.queue, *was.limit_slot1);
-    if (was.limit_slot2 && was.limit_slot2 != is.limit_slot2)
-        readers->named_slot_freed(before.queue, *was.limit_slot2);
+    if (was.limit_slot1 && was.limit_slot1 != is.limit_slot1) readers->named_slot_freed(before.queue, *was.limit_slot1);
+    if (was.limit_slot2 && was.limit_slot2 != is.limit_slot2) readers->named_slot_freed(before.queue, *was.limit_slot2);
 }
 
 void log_wait(const JobState &before, const JobState &after) {

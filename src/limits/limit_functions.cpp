@@ -97,8 +97,9 @@ Names member_queues(FunctionCallInfo fcinfo, const QueueScope *scope) {
     queues.count = core::canonical_set(queues.items, queues.count);
     for (int i = 0; i < queues.count; i++) check_scope(scope, queues.items[i]);
     if (queues.count > 0) return queues;
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"queues\" must name at least one queue"),
-                    errhint("Use jobq_drop_named_limit() to remove the limit.")));
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("argument \"queues\" must name at least one queue"),
+             errhint("Use jobq_drop_named_limit() to remove the limit.")));
     pg_unreachable();
 }
 

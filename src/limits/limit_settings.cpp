@@ -451,8 +451,8 @@ bool keeps_slots(const SlotRow &before, const SlotRow &after) {
 }
 
 void follow_slots(const SlotRow &before, const SlotRow &after) {
-    // A job that has kept its slots under other limits might need a slot under the limit of its new kind or under its new
-    // named limits.
+    // A job that has kept its slots under other limits might need a slot under the limit of its new kind or under its
+    // new named limits.
     if (after.running && (!keeps_slots(before, after) || before.kind != after.kind || !same_limits(before, after)))
         expect_slots(after);
 }

@@ -9,8 +9,8 @@
 //    the job's index entry was made before this session locked the slot, and the job's row gets no new version before
 //    the claim's transaction ends.
 //
-// For a named limit, each of the two scans reads two indexes. A job never moves a slot from one of the two columns to the
-// other within a transaction, so each scan finds the job as described.
+// For a named limit, each of the two scans reads two indexes. A job never moves a slot from one of the two columns to
+// the other within a transaction, so each scan finds the job as described.
 //
 // Both scans bypass SQL, even where jobq otherwise uses SQL to access rows, because SQL cannot see uncommitted rows.
 #include "compat/pg.h"

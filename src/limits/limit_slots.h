@@ -13,14 +13,13 @@
 
 namespace jobq {
 
-// Whether a slot belongs to the limit of a queue, of a key, or of a kind, or to the first or second named limit of a job.
-// This determines which column contains the slot of a job. The same named limit can be the first limit of one job and
-// the second limit of another, so the holder of its slot must be looked up in both columns.
+// Whether a slot belongs to the limit of a queue, of a key, or of a kind, or to the first or second named limit of a
+// job. This determines which column contains the slot of a job. The same named limit can be the first limit of one job
+// and the second limit of another, so the holder of its slot must be looked up in both columns.
 enum class SlotOf { Queue, Key, Kind, Named1, Named2 };
 constexpr int kSlotsOf = static_cast<int>(SlotOf::Named2) + 1;
 constexpr SlotOf kAllSlots[kSlotsOf] = {SlotOf::Queue, SlotOf::Key, SlotOf::Kind, SlotOf::Named1, SlotOf::Named2};
-constexpr JobColumn kSlotColumns[kSlotsOf] = {kJobQueueSlot, kJobKeySlot, kJobKindSlot, kJobLimitSlot1,
-                                              kJobLimitSlot2};
+constexpr JobColumn kSlotColumns[kSlotsOf] = {kJobQueueSlot, kJobKeySlot, kJobKindSlot, kJobLimitSlot1, kJobLimitSlot2};
 constexpr bool is_named(SlotOf of) { return of >= SlotOf::Named1; }
 constexpr JobColumn column_of_slot(SlotOf of) { return kSlotColumns[static_cast<int>(of)]; }
 
@@ -47,8 +46,8 @@ Notes<int32> held_numbers(Slots *slots, SlotOf of, int64 limit);
 
 // Returns, according to committed rows, the number of running jobs that lack the slot that the limit of the queue, key,
 // or kind, or the named limit requires. `name` is the key, the kind, or the name of the limit. If it is core::kEachKey,
-// counts the jobs of all keys or kinds that have no limit of their own. A named limit counts the jobs of all its queues,
-// and `queue` is ignored. Call this function inside with_spi().
+// counts the jobs of all keys or kinds that have no limit of their own. A named limit counts the jobs of all its
+// queues, and `queue` is ignored. Call this function inside with_spi().
 int64 running_without_slot(SlotOf of, std::string_view queue, std::string_view name);
 
 }  // namespace jobq

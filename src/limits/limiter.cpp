@@ -26,9 +26,9 @@ namespace {
     pg_unreachable();
 }
 
-constexpr core::OptInt64 core::Event::*kSlotMembers[kSlotsOf] = {
-    &core::Event::queue_slot, &core::Event::key_slot, &core::Event::kind_slot, &core::Event::limit_slot1,
-    &core::Event::limit_slot2};
+constexpr core::OptInt64 core::Event::*kSlotMembers[kSlotsOf] = {&core::Event::queue_slot, &core::Event::key_slot,
+                                                                 &core::Event::kind_slot, &core::Event::limit_slot1,
+                                                                 &core::Event::limit_slot2};
 
 bool may_run(const QueueLimit &limit, int64 id, std::string_view queue, TimestampTz now, TimestampTz *due) {
     if (limit.max_running == 0) return false;
@@ -321,9 +321,9 @@ void open_limiter(Limiter *limiter, JobsTable *jobs, std::string_view name, cons
 void close_limiter(Limiter *limiter) { close_slots(&limiter->slots); }
 
 // Checks the limit of the key first and that of the queue last, because a full limit of a key rejects one job, a full
-// limit of a kind or a full named limit ends the lane, and a full limit of the queue ends the claim. First checks without
-// taking anything whether a named limit is full, so that a job that cannot run rarely takes, even for a moment, a token
-// or a slot for which other queues wait.
+// limit of a kind or a full named limit ends the lane, and a full limit of the queue ends the claim. First checks
+// without taking anything whether a named limit is full, so that a job that cannot run rarely takes, even for a moment,
+// a token or a slot for which other queues wait.
 Room take_permits(Limiter *limiter) {
     constexpr struct {
         SlotOf of;
@@ -393,9 +393,8 @@ void named_slot_freed(std::string_view queue, int64 slot) {
     const int64 id = core::limit_of_slot(slot);
     const Queue &settings = *find_queue(queue);
     const QueueLimit *end = settings.limits + settings.limit_count;
-    const QueueLimit *limit = std::find_if(first_named_limit(settings), end, [id](const QueueLimit &each) {
-        return named_limit_id(each.key) == id;
-    });
+    const QueueLimit *limit = std::find_if(first_named_limit(settings), end,
+                                           [id](const QueueLimit &each) { return named_limit_id(each.key) == id; });
     if (limit != end) {
         log_members_of(*limit, id);
         slot_freed_at_commit(queue, {}, slot);

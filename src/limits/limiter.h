@@ -32,8 +32,8 @@ struct Limiter {
     int permit_count;
     int64 used_up[64];  // limits except that of the queue that this claim has found to be full and need not check again
     int used_up_count;
-    // Number of jobs that run without a slot under the limit of the queue, and under the last checked limits of the other
-    // types.
+    // Number of jobs that run without a slot under the limit of the queue, and under the last checked limits of the
+    // other types.
     struct {
         int64 limit;  // 0 if unused
         int32 count;

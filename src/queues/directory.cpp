@@ -122,8 +122,8 @@ void load_kinds(Queue *queue, const Params &name, Snapshot snapshot, MemoryConte
 }
 
 QueueLimit limit_in(const Row &row, MemoryContext context) {
-    return {keep(context, row.text_at(1)), int_or(row, 2, -1),
-            core::make_rate(int_or(row, 3, 0), span_or(row, 4, 0)), row.int32_at(5), false};
+    return {keep(context, row.text_at(1)), int_or(row, 2, -1), core::make_rate(int_or(row, 3, 0), span_or(row, 4, 0)),
+            row.int32_at(5), false};
 }
 
 void load_members(QueueLimit *limit, Datum queues, MemoryContext context) {

@@ -14,8 +14,8 @@ namespace jobq {
 
 // A row of jobq.limit_settings or, if there are members, of jobq.named_limit_settings.
 struct QueueLimit {
-    // The concurrency key; if by_kind is true, the kind; if there are members, the name of the limit. Empty for the whole
-    // queue. core::kEachKey for each key or kind without a limit of its own.
+    // The concurrency key; if by_kind is true, the kind; if there are members, the name of the limit. Empty for the
+    // whole queue. core::kEachKey for each key or kind without a limit of its own.
     std::string_view key;
     int32 max_running;   // -1 if unlimited
     core::Rate rate;     // interval 0 if there is no rate

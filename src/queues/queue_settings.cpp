@@ -70,8 +70,7 @@ void read_setting(const Row &row, int column, MemoryContext context, const char 
     *field = {};
     const LimitNames names = names_in_limits(DatumGetArrayTypeP(row.get(column)));
     if (names.count == 0) return;
-    auto *items =
-        static_cast<std::string_view *>(MemoryContextAlloc(context, sizeof(std::string_view) * names.count));
+    auto *items = static_cast<std::string_view *>(MemoryContextAlloc(context, sizeof(std::string_view) * names.count));
     for (int i = 0; i < names.count; i++) items[i] = keep(context, names.items[i]);
     *field = {items, names.count};
 }

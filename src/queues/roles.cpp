@@ -258,7 +258,8 @@ void change_tables(bool grant, const Kind &kind, const char *role) {
             grant, "SELECT",
             "jobq.jobs, jobq.queue_settings, jobq.lane_directory, jobq.kept_keys, jobq.limit_settings, "
             "jobq.named_limit_settings, jobq.edges, jobq.dependencies, jobq.deleted_dependencies, jobq.queue_grants, "
-            "jobq.schedule_settings, jobq.handler_settings, jobq.steps, jobq.signals, jobq.job_signals, jobq.kind_settings, "
+            "jobq.schedule_settings, jobq.handler_settings, jobq.steps, jobq.signals, jobq.job_signals, "
+            "jobq.kind_settings, "
             "jobq.batch_settings, jobq.batch_counts",
             role);
     }

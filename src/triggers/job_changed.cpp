@@ -110,8 +110,8 @@ void settle(const JobRow &before, const JobRow &row) {
             if (!keeps_slots(slots_of(before), slots_of(row))) {
                 // The slots were taken from the limits of the previous queue, key, kind, and names, so the job must not
                 // keep them.
-                for (const JobColumn column : {kJobQueueSlot, kJobKeySlot, kJobKindSlot, kJobLimitSlot1, kJobLimitSlot2,
-                                               kJobSlotSeq})
+                for (const JobColumn column :
+                     {kJobQueueSlot, kJobKeySlot, kJobKindSlot, kJobLimitSlot1, kJobLimitSlot2, kJobSlotSeq})
                     if (job_has(*jobs, column)) others.clear(column);
                 core::forget_slots(&current.life);
                 core::forget_slots(&life);
