@@ -36,7 +36,7 @@ sub gets
     my ($sleeper, $output, $name) = @_;
     local $Test::Builder::Level = $Test::Builder::Level + 1;
     # A session that still sleeps would disturb the rest of the test.
-    seconds_to_end($sleeper, 60) < 60 || die "$name: the sleeper sleeps on\n";
+    seconds_to_end($sleeper, 60) < 60 || fail("$name: the sleeper sleeps on") || die;
     return is($sleeper->{output}, "$output\n", $name);
 }
 
