@@ -277,6 +277,7 @@ SELECT pg_temp.explain_batch(:callback, :batch);
 SELECT count(jobq_enqueue('batch done', kind => 'other', metadata => jsonb_build_object('batch', batch)))
 FROM unnest(ARRAY[to_jsonb(:batch::bigint), '"x"', '{}', 'null', '99999999999999999999']) batch;
 SELECT count(*) FROM jobq.jobs j, LATERAL jobq_explain(j.id) e WHERE j.kind = 'other' AND e.reason = 'batch';
+SELECT count(jobq_delete(id)) FROM jobq.jobs WHERE kind = 'other';
 -- A batch that was deleted with plain SQL.
 BEGIN;
 DELETE FROM jobq.batch_settings WHERE id = :batch;

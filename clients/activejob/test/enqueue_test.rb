@@ -128,7 +128,7 @@ class EnqueueTest < JobqTest
 
   def test_wrong_options_are_reported
     error = assert_raises(ArgumentError) { Class.new(ActiveJob::Base) { jobq uniqe_key: "a" } }
-    assert_match(/unknown option uniqe_key; the options are concurrency_key, /, error.message)
+    assert_match(/unknown option uniqe_key; the options are batch_id, concurrency_key, /, error.message)
     assert_raises(ArgumentError) { later(PlainJob, jobq: { colour: 1 }) }
     error = assert_raises(ActiveRecord::StatementInvalid) { later(PlainJob, priority: 40_000) }
     assert_match(/argument "priority" must be between/, error.message)
