@@ -103,11 +103,12 @@ PGDLLEXPORT Datum jobq_drop_queue(PG_FUNCTION_ARGS) {
                             errmsg("cannot drop queue \"%s\" because it has handlers", text_to_cstring(queue)),
                             errhint("Remove them with jobq_drop_handler(), or drop the queue with force => true.")));
         if (!force && any_callback_in(queue))
-            ereport(ERROR,
-                    (errcode(ERRCODE_OBJECT_IN_USE),
-                     errmsg("cannot drop queue \"%s\" because batches have callbacks in it", text_to_cstring(queue)),
-                     errhint("Wait until the batches have finished, or drop the queue with force => true. Their callbacks "
-                             "then use the default settings.")));
+            ereport(
+                ERROR,
+                (errcode(ERRCODE_OBJECT_IN_USE),
+                 errmsg("cannot drop queue \"%s\" because batches have callbacks in it", text_to_cstring(queue)),
+                 errhint("Wait until the batches have finished, or drop the queue with force => true. Their callbacks "
+                         "then use the default settings.")));
         const bool any_schedule = remove_schedules_of(queue) > 0, any_handler = remove_handlers_of(queue) > 0;
         const bool forgotten =
             any_schedule | any_handler | forget_queue(queue, array_of(ids, static_cast<int>(jobs.size()), INT8OID));

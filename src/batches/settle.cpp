@@ -1,4 +1,5 @@
-// See settle.h. docs/internals/batches.md explains how the duty finds out that all members have ended, and what it costs.
+// See settle.h. docs/internals/batches.md explains how the duty finds out that all members have ended, and what it
+// costs.
 #include "compat/pg.h"
 
 #include "batches/callbacks.h"
