@@ -267,9 +267,8 @@ ConnectedWorkers connected_workers() {
 bool serves(const ConnectedWorker &worker, std::string_view queue) {
     const Names &patterns = worker.info.patterns;
     return contains(worker.info.queues, queue) ||
-           std::any_of(patterns.items, patterns.items + patterns.count, [queue](std::string_view pattern) {
-               return core::matches_pattern(pattern, queue, pg_mblen);
-           });
+           std::any_of(patterns.items, patterns.items + patterns.count,
+                       [queue](std::string_view pattern) { return core::matches_pattern(pattern, queue, pg_mblen); });
 }
 
 bool handles(const ConnectedWorker &worker, std::string_view kind) {

@@ -1,4 +1,5 @@
-// Collects the samples that do not belong to a queue: schedules, batches, shared memory, background workers, and versions.
+// Collects the samples that do not belong to a queue: schedules, batches, shared memory, background workers, and
+// versions.
 #include "compat/pg.h"
 
 #include "compat/library_version.h"

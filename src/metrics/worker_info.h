@@ -19,8 +19,8 @@ struct WorkerInfo {
     std::string_view worker_id;
     Names queues;
     Names patterns;  // of queues; `others` contains them too
-    Names kinds;  // `items` is nullptr if the worker does not list its kinds
-    int slots;    // 0: unknown
+    Names kinds;     // `items` is nullptr if the worker does not list its kinds
+    int slots;       // 0: unknown
     std::string_view client;
     const Jsonb *others;  // an object with the keys that jobq does not know; nullptr: there are none
 
