@@ -538,6 +538,8 @@ void claim_left_suspect(const ClaimRequest &request, const QueueToClaim *queues,
     whole->only_suspect = true;
     claim_from(request, *queue, 1, now, sink, whole, &parts[queue - queues]);
     whole->only_suspect = false;
+    // If the suspect is gone, the claim has not read the other jobs of the queue.
+    if (!whole->took_suspect) parts[queue - queues].read = false;
     suspect_left_in[0] = '\0';
 }
 
