@@ -22,11 +22,19 @@ void call_if(IsAbout is_about) {
 
 void call_executors_for_claimable() {
     const TransactionLog &log = transaction_log();
-    const bool anything = log.ready_unknown || log.queues_unknown;
+    const bool anything = log.ready_unknown || log.queues_unknown || log.slots_freed_unknown;
     if (log.queues.count == 0 && !anything) return;
+    const auto shares_freed_slot = [&](const LoggedMember &member) {
+        for (const LoggedSlot &slot : log.slots)
+            if (slot.freed && core::limit_of_slot(slot.slot) == member.limit) return true;
+        return false;
+    };
     call_if([&](uint64 wanted) {
         bool any = anything;
-        for (const LoggedQueue &queue : log.queues) any |= (wanted & handler_bit(queue.name)) != 0;
+        for (const LoggedQueue &queue : log.queues)
+            any |= queue.changed && (wanted & handler_bit(queue.name)) != 0;
+        for (const LoggedMember &member : log.members)
+            any |= (wanted & handler_bit(log.queues.items[member.queue].name)) != 0 && shares_freed_slot(member);
         return any;
     });
 }

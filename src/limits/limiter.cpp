@@ -139,12 +139,12 @@ int64 take_slot(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id) 
 bool take_permit(Limiter *limiter, SlotOf of, const QueueLimit &limit, int64 id) {
     Permit permit = {of, id, 0, {0, 0}};
     TimestampTz due;
-    log_members_of(limit, id);
     if (limit.rate.interval > 0) {
         if (!spend_token(id, bucket_owner(limit, id, limiter->name), limit.rate, limiter->now, &due)) return false;
         permit.rate = limit.rate;
     }
     if (limit.max_running >= 0) {
+        log_members_of(limit, id);
         permit.slot = take_slot(limiter, of, limit, id);
         if (permit.slot == 0) {
             if (permit.rate.interval > 0) return_spent_token(id, permit.rate);

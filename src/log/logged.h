@@ -22,9 +22,10 @@ struct QueueChange {
 };
 
 // A queue about which the transaction has something to publish: jobs that become claimable, claimed jobs, changed
-// settings, or slots that were taken or freed.
+// settings, or slots that were taken or freed. Also a queue in LoggedMember.
 struct LoggedQueue {
     QueueName name;
+    bool changed;     // false if the queue only shares a limit of which the transaction has taken or freed a slot
     bool notify;      // a NOTIFY must name the queue
     bool settings;    // the settings have changed
     int undescribed;  // number of lanes with newly claimable jobs whose traits were not logged, so all sleepers of the

@@ -59,7 +59,8 @@ int64 &events(core::Counts *counts, core::CountedEvent event) { return counts->e
 // ---- Queues and lanes.
 
 // Returns the queue's entry, or nullptr if there are too many queues.
-LoggedQueue *logged_queue(std::string_view queue) {
+// Returns the entry of the queue, or nullptr if there are too many queues.
+LoggedQueue *queue_entry(std::string_view queue) {
     QueueName name;
     copy_queue(name, queue);
     const uint32 hash = hash_of_queue(name);
@@ -69,6 +70,12 @@ LoggedQueue *logged_queue(std::string_view queue) {
     LoggedQueue *added = log.queues.add(hash, {});
     if (added != nullptr) memcpy(added->name, name, sizeof(QueueName));
     return added;
+}
+
+LoggedQueue *logged_queue(std::string_view queue) {
+    LoggedQueue *logged = queue_entry(queue);
+    if (logged != nullptr) logged->changed = true;
+    return logged;
 }
 
 QueueIndex index_of(const LoggedQueue *queue) {
@@ -348,7 +355,7 @@ void log_members(int64 limit, const std::string_view *queues, int count) {
     if (log.members.find(hash, [limit](const LoggedMember &member) { return member.limit == limit; }) != nullptr)
         return;
     for (int i = 0; i < count; i++) {
-        const QueueIndex in = index_of(logged_queue(queues[i]));
+        const QueueIndex in = index_of(queue_entry(queues[i]));
         if (in != kNoQueue && log.members.add(hash, {limit, in}) != nullptr) continue;
         log.slots_taken_unknown = log.slots_freed_unknown = true;
         return;
