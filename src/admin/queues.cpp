@@ -31,6 +31,13 @@ Statement lock_jobs = {
     {TEXTOID},
     Planning::Free};
 
+// Locks the named limits that include the queue. Locking needs a separate statement, because another transaction that
+// drops another queue of the same limit might change the limit while this statement waits.
+Statement lock_named_limits = {
+    "SELECT FROM jobq.named_limit_settings n WHERE $1 = ANY (n.queues) ORDER BY n.name FOR UPDATE",
+    {TEXTOID},
+    Planning::Free};
+
 // Deletes the kept keys, lanes, limits, and settings of a queue and of its kinds. Removes the queue from named limits,
 // and deletes those that belong to no other queue.
 Statement forget = {
@@ -75,6 +82,7 @@ Rows lock_queue(text *queue) { return run(lock_jobs, Params().add(PointerGetDatu
 
 bool forget_queue(text *queue, Datum ids) {
     const int64 deleted = delete_locked(ids);
+    run(lock_named_limits, Params().add(PointerGetDatum(queue)));
     const Rows others = run(forget, Params().add(PointerGetDatum(queue)));
     const bool any_signal = delete_signals_of_queue(queue);
     invalidate_lanes();
