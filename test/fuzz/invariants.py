@@ -21,8 +21,8 @@ LAWS = {
         ROWS + f"j._due IS DISTINCT FROM CASE WHEN j.status = 'scheduled' OR {AWAITS} AND j._must_end_at < 'infinity' THEN true END",
     "a job that is due is not scheduled for long":
         ROWS + "j.status = 'scheduled' AND j.run_at < clock_timestamp() - interval '1 s'",
-    "the lane is that of queue, kind, version and requires":
-        ROWS + "j._lane IS DISTINCT FROM jobq.lane_of(j.queue, j.kind, j.version, j.requires)",
+    "the lane is that of queue, kind, version, requires and limits":
+        ROWS + "j._lane IS DISTINCT FROM jobq.lane_of(j.queue, j.kind, j.version, j.requires, j.limits)",
     "a claimable job's lane is in the directory":
         ROWS + "j.status = 'pending' AND NOT EXISTS (SELECT FROM jobq.lane_directory l WHERE l.lane = j._lane AND l.queue = j.queue)",
     "a running job has a lease with its times, and is in the rescue's index":

@@ -108,7 +108,7 @@ my @contents = (
     # Hashes differ between databases, because each database has its own secret: the query compares them with the hashes of the
     # names.
     [ 'jobs', q{SELECT j.id, to_jsonb(j) - '{_claim_xid,_rescue_indexed,_queue_slot,_key_slot,_kind_slot,_limit_slot1,_limit_slot2,_slot_seq,_lane,_group_waiting,_group_active,_round_robin_key}'::text[],
-                       j._lane = jobq.lane_of(queue, kind, version, requires), j._group_waiting = jobq.group_of(queue, group_key),
+                       j._lane = jobq.lane_of(queue, kind, version, requires, limits), j._group_waiting = jobq.group_of(queue, group_key),
                        j._group_active = jobq.group_of(queue, group_key), j._round_robin_key = jobq.round_robin_key_of(concurrency_key)
                 FROM jobq.jobs j ORDER BY id} ],
     [ 'attempts', 'SELECT * FROM jobq.attempts ORDER BY job_id, lease' ],
@@ -125,7 +125,7 @@ my @contents = (
     [ 'steps', 'SELECT * FROM jobq.steps ORDER BY job_id, number' ],
     [ 'signals', 'SELECT * FROM jobq.signals ORDER BY queue, event' ],
     [ 'signals to jobs', 'SELECT * FROM jobq.job_signals ORDER BY job_id, event' ],
-    [ 'lanes', 'SELECT DISTINCT queue, kind, version, requires, lane = jobq.lane_of(queue, kind, version, requires) FROM jobq.lane_directory ORDER BY 1, 2, 3, 4' ],
+    [ 'lanes', 'SELECT DISTINCT queue, kind, version, requires, lane = jobq.lane_of(queue, kind, version, requires, limits) FROM jobq.lane_directory ORDER BY 1, 2, 3, 4' ],
     [ 'queues', 'SELECT * FROM jobq.queues ORDER BY queue' ],
     [ 'queues of roles', 'SELECT * FROM jobq.queue_grants WHERE role::oid IN (SELECT oid FROM pg_roles)' ],
     [ 'sequence', 'SELECT last_value, is_called FROM jobq.jobs_id_seq' ],

@@ -26,10 +26,10 @@ SQL
 becomes_true($node, 'source', q{SELECT count(*) = 1 FROM jobq.jobs WHERE _group_active IS NOT NULL}, 'a group has its head');
 value($node, 'source', q{SELECT count(*) FROM jobq_claim('limited', 'w', capabilities => '{gpu,disk}', heartbeat_timeout => '1 day')});
 
-my $foreign = q{SELECT count(*) FROM jobq.jobs j WHERE j._lane <> jobq.lane_of(j.queue, j.kind, j.version, j.requires)
+my $foreign = q{SELECT count(*) FROM jobq.jobs j WHERE j._lane <> jobq.lane_of(j.queue, j.kind, j.version, j.requires, j.limits)
     OR coalesce(j._group_waiting, j._group_active) <> jobq.group_of(j.queue, j.group_key)
     OR j._round_robin_key <> jobq.round_robin_key_of(j.concurrency_key)};
-my $foreign_lanes = q{SELECT count(*) FROM jobq.lane_directory d WHERE d.lane <> jobq.lane_of(d.queue, d.kind, d.version, d.requires)};
+my $foreign_lanes = q{SELECT count(*) FROM jobq.lane_directory d WHERE d.lane <> jobq.lane_of(d.queue, d.kind, d.version, d.requires, d.limits)};
 
 # Tests the jobs in a copy of 'source': keys that take turns, a limit that a running job has used up, and the order of a group.
 sub works
