@@ -6,7 +6,7 @@ from psycopg.rows import namedtuple_row
 
 from cells import interleave
 from contenders import JOBQ
-from load import Running
+from load import pgbench
 from statistic import percentile
 
 TITLE = 'Batches: members and their ends'
@@ -24,19 +24,18 @@ def run(bench):
 
 
 def enqueues(bench):
-    seconds = bench.scale(3, 1)
-    cells = {name: lambda joins=joins: enqueue(bench, joins, seconds) for name, joins in ((ALONE, False), (JOINS, True))}
+    transactions = bench.scale(2000, 100)
+    cells = {name: lambda joins=joins: enqueue(bench, joins, transactions) for name, joins in ((ALONE, False), (JOINS, True))}
     interleave(bench, 'batch_members', cells, bench.scale(12, 3), 'off')
     bench.goal_of_pairs('batch_members', f'{JOINS}, relative to no batch', JOINS, ALONE, 'off', '>=', 0.9)
 
 
-def enqueue(bench, joins, seconds):
+def enqueue(bench, joins, transactions):
     JOBQ.reset(bench.conn)
     batch = new_batch(bench.conn)
     options = f"""'{{"batch_id": {batch}}}'""" if joins else "'{}'"
-    running = Running(f"SELECT jobq_enqueue('bench', bench_payload(1), options => {options}) AS id \\gset\n", CLIENTS, seconds=seconds + 1)
-    running.warm_up(bench.conn, 0.5)
-    load = running.finish()
+    script = f"SELECT jobq_enqueue('bench', bench_payload(1), options => {options}) AS id \\gset\n"
+    load = pgbench(script, CLIENTS, transactions=transactions)
     members = progress(bench.conn, batch).total
     if members != (load.transactions if joins else 0):
         bench.fail(f'the batch has {members} members after {load.transactions} enqueues')
