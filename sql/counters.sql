@@ -43,7 +43,7 @@ SELECT jobq_retry_jobs('counted', statuses => '{failed}'), jobq_retry(:later), j
 SELECT jobq_reschedule_jobs('counted', '2000-01-01', max_jobs => 1), jobq_delete_jobs('counted', statuses => '{completed}', max_jobs => 1);
 SELECT jobq_delete(:later), jobq_purge_queue('counted too');
 SELECT * FROM differs();
-SELECT duty, done FROM jobq_tick(now() + interval '2 hours') WHERE duty IN ('rescue', 'cancel', 'promote');
+SELECT duty, done FROM tick_alone(now() + interval '2 hours') WHERE duty IN ('rescue', 'cancel', 'promote');
 SELECT shown('counted');
 SELECT * FROM differs();
 SELECT duty, done > 0 AS done FROM tick_alone(now() + interval '20 days') WHERE duty = 'prune';

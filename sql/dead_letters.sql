@@ -44,7 +44,7 @@ SELECT jobq_fail(id, lease, 'hopeless', retry => false) FROM jobq_claim('letters
 SELECT f.status FROM (SELECT array_agg(id) AS ids, array_agg(lease) AS leases FROM jobq_claim('letters', 'w', 2)) c, jobq_fail_many(ids, leases, retry => false) f;
 SELECT jobq_alter_queue('letters', max_lost => 1);
 SELECT payload FROM jobq_claim('letters', 'w', heartbeat_timeout => '1 hour');
-SELECT done > 0 AS rescued FROM jobq_tick(now() + interval '2 hours') WHERE duty = 'rescue';
+SELECT done > 0 AS rescued FROM tick_alone(now() + interval '2 hours') WHERE duty = 'rescue';
 SELECT jobq_cancel(id) FROM jobq.jobs WHERE queue = 'letters' AND payload = '6';
 SELECT * FROM pg_temp.letters();
 SELECT * FROM pg_temp.differs();
@@ -67,7 +67,7 @@ WHERE id > :id AND queue LIKE 'letters%' AND status IN ('pending', 'scheduled') 
 SELECT jobq_redrive('letters dead'), jobq_redrive('no such queue'), jobq_redrive('letters');
 SELECT * FROM pg_temp.differs();
 -- The tick promotes them when they are due.
-SELECT done > 0 AS promoted FROM jobq_tick(now() + interval '1500 s') WHERE duty = 'promote';
+SELECT done > 0 AS promoted FROM tick_alone(now() + interval '1500 s') WHERE duty = 'promote';
 SELECT payload, status FROM jobq.jobs WHERE queue = 'letters' AND kind = 'sms' ORDER BY id;
 SELECT jobq_drop_queue('letters', force => true), jobq_drop_queue('letters dead', force => true);
 

@@ -64,7 +64,7 @@ SELECT jobq_enqueue('direct', '"by hand"') AS id \gset
 BEGIN;
 UPDATE jobq.jobs SET status = 'processing' WHERE id = :id;
 SELECT _rescue_indexed, _lease_timeout, _ready FROM jobq.jobs WHERE id = :id;
-SELECT done > 0 AS rescued FROM jobq_tick(now() + interval '2 minutes') WHERE duty = 'rescue';
+SELECT done > 0 AS rescued FROM tick_alone(now() + interval '2 minutes') WHERE duty = 'rescue';
 SELECT status, _ready AS claimable FROM jobq.jobs WHERE id = :id;
 ROLLBACK;
 -- Several jobs and columns in one statement. _lane, _ready, and _due are computed.
@@ -107,7 +107,7 @@ SELECT jobq_drop_queue('direct', force => true);
 INSERT INTO jobq.jobs (queue, status) VALUES ('direct', 'processing')
 RETURNING _rescue_indexed, _lease_timeout, last_heartbeat IS NOT NULL AS heartbeat;
 BEGIN;
-SELECT done > 0 AS rescued FROM jobq_tick(now() + interval '2 minutes') WHERE duty = 'rescue';
+SELECT done > 0 AS rescued FROM tick_alone(now() + interval '2 minutes') WHERE duty = 'rescue';
 ROLLBACK;
 INSERT INTO jobq.jobs (queue, status) VALUES ('direct', 'failed') RETURNING finished_at IS NOT NULL AS stamped;
 SELECT jobq_drop_queue('direct', force => true);

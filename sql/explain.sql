@@ -95,7 +95,7 @@ SELECT * FROM pg_temp.explain('why narrow');
 SELECT count(*) FROM jobq_claim('why lost');
 SELECT count(jobq_enqueue('why lost')) FROM generate_series(1, 3);
 SELECT count(*) FROM jobq_claim('why lost', 'w', 3, heartbeat_timeout => '1 hour');
-SELECT sum(done) > 2 AS rescued FROM jobq_tick(now() + interval '61 minutes') WHERE duty = 'rescue';
+SELECT sum(done) > 2 AS rescued FROM tick_alone(now() + interval '61 minutes') WHERE duty = 'rescue';
 SELECT * FROM pg_temp.explain(16);
 SELECT * FROM pg_temp.explain('why lost');
 SELECT count(*) FROM jobq_claim('why lost', 'w', 3, heartbeat_timeout => '1 hour');

@@ -43,7 +43,7 @@ SELECT jobq_snooze(:id, '1 hour', :lease), jobq_retry(:id);
 SELECT id, lease FROM jobq_claim('g', heartbeat_timeout => '1 hour') \gset
 SELECT jobq_release(:id, :lease);
 SELECT id, lease FROM jobq_claim('g', 'lost', heartbeat_timeout => '1 hour') \gset
-SELECT count(*) FROM jobq_tick(now() + interval '2 hours');
+SELECT count(*) FROM tick_alone(now() + interval '2 hours');
 SELECT pg_temp.tick();
 SELECT pg_temp.shown('g');
 SELECT attempts, lost_attempts FROM jobq.jobs WHERE id = :id;
@@ -112,7 +112,7 @@ SELECT jobq_enqueue('later', '"l1"', group_key => 'l', run_at => now() + interva
 SELECT jobq_enqueue('later', '"l2"', group_key => 'l', priority => -5) > 0 AS enqueued;
 SELECT pg_temp.tick();
 SELECT pg_temp.shown('later');
-SELECT count(*) FROM jobq_tick(now() + interval '2 hours');
+SELECT count(*) FROM tick_alone(now() + interval '2 hours');
 SELECT pg_temp.shown('later');
 -- Waiting jobs can be canceled.
 SELECT count(*) FROM jobq_enqueue_many('later', '{"\"l3\"","\"l4\""}', group_keys => '{l,l}');

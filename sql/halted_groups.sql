@@ -105,7 +105,7 @@ SELECT count(*) FROM jobq_claim('halt', 'w1', batch => 1, heartbeat_timeout => '
 SELECT count(*) FROM jobq_claim('halt', 'w2', batch => 1, heartbeat_timeout => '30 minutes');
 SELECT count(*) FROM jobq_claim('halt', 'w3', batch => 1, heartbeat_timeout => '300 days');
 SELECT jobq_fail(id, lease, 'broken') FROM jobq.jobs WHERE queue = 'halt' AND payload = '"a1"';
-SELECT count(*) > 0 AS ticked FROM jobq_tick(now() + interval '2 hours');
+SELECT count(*) > 0 AS ticked FROM tick_alone(now() + interval '2 hours');
 SELECT settle();
 SELECT pg_temp.shown('halt');
 SELECT group_key, error FROM jobq.halted_groups ORDER BY group_key;
@@ -123,7 +123,7 @@ SELECT settle();
 SELECT pg_temp.shown('halt');
 UPDATE jobq.jobs SET max_runtime = '10 minutes' WHERE queue = 'halt' AND payload = '"a3"';
 SELECT count(*) FROM jobq_claim('halt', 'w', heartbeat_timeout => '1 hour');
-SELECT count(*) > 0 AS ticked FROM jobq_tick(now() + interval '20 minutes');
+SELECT count(*) > 0 AS ticked FROM tick_alone(now() + interval '20 minutes');
 SELECT settle();
 SELECT pg_temp.shown('halt');
 SELECT count(jobq_enqueue('halt', to_jsonb('b' || i))) FROM generate_series(1, 4) i;

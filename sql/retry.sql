@@ -56,16 +56,16 @@ SELECT length(error) FROM jobq.jobs WHERE id = :id;
 SELECT jobq_purge_queue('retry', '{scheduled,failed,cancelled,completed}') > 0 AS purged;
 SELECT jobq_enqueue('retry', '"lost"') AS id \gset
 SELECT attempt FROM jobq_claim('retry', 'w1', kinds => '{""}', heartbeat_timeout => '1 hour') WHERE id = :id;
-SELECT done > 0 AS rescued FROM jobq_tick(now() + interval '61 minutes') WHERE duty = 'rescue';
+SELECT done > 0 AS rescued FROM tick_alone(now() + interval '61 minutes') WHERE duty = 'rescue';
 SELECT status, attempts, lost_attempts, _ready AS in_its_old_place, error IS NOT NULL AS says_why FROM jobq.jobs WHERE id = :id;
 SELECT attempt FROM jobq_claim('retry', 'w2', heartbeat_timeout => '1 hour') WHERE id = :id;
-SELECT done > 0 AS rescued FROM jobq_tick(now() + interval '61 minutes') WHERE duty = 'rescue';
+SELECT done > 0 AS rescued FROM tick_alone(now() + interval '61 minutes') WHERE duty = 'rescue';
 SELECT status, attempts, lost_attempts, error LIKE '%max_lost%' AS says_why, finished_at IS NOT NULL AS finished FROM jobq.jobs WHERE id = :id;
 SELECT attempt, outcome, worker_id FROM jobq.attempts WHERE job_id = :id ORDER BY attempt;
 -- Lost attempts count toward max_attempts.
 SELECT jobq_enqueue('retry', '"lost once"', max_attempts => 1) AS id \gset
 SELECT attempt FROM jobq_claim('retry', 'w1', heartbeat_timeout => '1 hour') WHERE id = :id;
-SELECT done > 0 AS rescued FROM jobq_tick(now() + interval '61 minutes') WHERE duty = 'rescue';
+SELECT done > 0 AS rescued FROM tick_alone(now() + interval '61 minutes') WHERE duty = 'rescue';
 SELECT status, error LIKE '%attempts exhausted%' AS says_why FROM jobq.jobs WHERE id = :id;
 
 -- A job with the largest possible number of attempts, which a restore may bring, does not prevent the retry of other jobs.
