@@ -67,7 +67,7 @@ FILENAME ~ /jobq--[0-9.]+\.sql$/ {
     if (/^CREATE (FUNCTION|PROCEDURE) jobq_/ || definition != "") definition = definition " " $0
     if (definition != "" && /AS 'MODULE_PATHNAME'/) { learn(definition); definition = "" }
     if (/^\)/) in_table = ""
-    if (in_table != "" && $1 ~ /^[a-z_]+$/) {
+    if (in_table != "" && $1 ~ /^[a-z0-9_]+$/) {
         one = $2
         sub(/,$/, "", one)
         table[in_table] = table[in_table] (table[in_table] == "" ? "" : ", ") $1 " " one
