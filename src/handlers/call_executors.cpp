@@ -31,8 +31,7 @@ void call_executors_for_claimable() {
     };
     call_if([&](uint64 wanted) {
         bool any = anything;
-        for (const LoggedQueue &queue : log.queues)
-            any |= queue.changed && (wanted & handler_bit(queue.name)) != 0;
+        for (const LoggedQueue &queue : log.queues) any |= queue.changed && (wanted & handler_bit(queue.name)) != 0;
         for (const LoggedMember &member : log.members)
             any |= (wanted & handler_bit(log.queues.items[member.queue].name)) != 0 && shares_freed_slot(member);
         return any;
