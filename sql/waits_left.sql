@@ -21,11 +21,13 @@ END $$;
 SELECT state, waiter FROM await_two() \gset
 SELECT :'state' AS state;
 SELECT settle();
+SELECT count(*) > 0 AS ticked FROM tick_alone(now());
 SELECT * FROM waits_left;
 -- The job is canceled while it waits.
 SELECT jobq_cancel(:waiter) AS cancelled;
 SELECT waits, armed FROM waits_left;
 SELECT settle();
+SELECT count(*) > 0 AS ticked FROM tick_alone(now());
 SELECT * FROM waits_left;
 
 -- Plain SQL sets the status to failed.
@@ -34,6 +36,7 @@ SELECT settle();
 UPDATE jobq.jobs SET status = 'failed' WHERE id = :waiter;
 SELECT waits, armed FROM waits_left;
 SELECT settle();
+SELECT count(*) > 0 AS ticked FROM tick_alone(now());
 SELECT * FROM waits_left;
 -- When it is retried, it waits again.
 SELECT jobq_retry(:waiter) AS retried;
@@ -51,6 +54,7 @@ SELECT waits FROM waits_left;
 SELECT jobq_retry_from(:waiter, 'before') AS retried;
 SELECT waits, armed FROM waits_left;
 SELECT settle();
+SELECT count(*) > 0 AS ticked FROM tick_alone(now());
 SELECT * FROM waits_left;
 
 -- A signal is not kept for a canceled job that waited for it.
