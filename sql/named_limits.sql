@@ -56,8 +56,8 @@ SELECT pg_temp.complete('aux'), pg_temp.claim('pair');
 SELECT pg_temp.complete('db-api'), pg_temp.claim('pair');
 SELECT name, max_running, running FROM jobq.named_limits WHERE 'pair' = ANY (queues) ORDER BY name;
 
--- A queue or a kind can name limits for its jobs. The limits of the job come before those of the kind, and these before those of the
--- queue. An empty list means no limit. A job keeps the limits that it got when it was enqueued.
+-- A queue or a kind can name limits for its jobs. The limits of a job replace the limits of its kind, and the limits of a kind replace the
+-- limits of its queue. An empty list means no limit. A job keeps the limits that it got when it was enqueued.
 SELECT jobq_set_named_limit(l, '{settings}', max_running => 5) FROM unnest('{of_queue,of_kind,of_job}'::text[]) l;
 SELECT jobq_create_queue('settings', limits => '{of_queue}'), jobq_alter_kind('settings', 'k', limits => '{of_kind}'), jobq_alter_kind('settings', 'none', limits => '{}');
 SELECT count(jobq_enqueue('settings', to_jsonb(name), kind => kind, priority => n, options => options))
