@@ -33,3 +33,18 @@ BEGIN
     PERFORM FROM jobq.tick_state FOR UPDATE;
     RETURN QUERY SELECT t.duty, t.done FROM jobq_tick(now) t;
 END $$;
+-- Claims jobs and returns their payloads.
+CREATE FUNCTION claim_payloads(name text, batch int DEFAULT 9, kinds text[] DEFAULT NULL) RETURNS text LANGUAGE sql AS $$
+    SELECT coalesce(string_agg(payload #>> '{}', ' '), 'nothing') FROM jobq_claim(name, 'w', batch, kinds => kinds, heartbeat_timeout => '1 hour') $$;
+-- Returns the result of a call, or its SQLSTATE, message, and hint.
+CREATE FUNCTION outcome_with_hint(call text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    answer text;
+    hint text;
+BEGIN
+    EXECUTE 'SELECT ' || call INTO answer;
+    RETURN answer;
+EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
+    RETURN SQLSTATE || ' ' || SQLERRM || ' / ' || hint;
+END $$;

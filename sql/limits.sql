@@ -2,34 +2,21 @@
 -- pending, and claims skip it. Limits work the same with and without preload, except for rates.
 \set VERBOSITY default
 \set SHOW_CONTEXT never
-CREATE FUNCTION pg_temp.claim(name text, batch int DEFAULT 9) RETURNS text LANGUAGE sql AS $$
-    SELECT coalesce(string_agg(payload #>> '{}', ' '), 'nothing') FROM jobq_claim(name, 'w', batch, heartbeat_timeout => '1 hour') $$;
 CREATE FUNCTION pg_temp.job(job jsonb) RETURNS bigint LANGUAGE sql AS $$ SELECT id FROM jobq.jobs WHERE payload = job $$;
 CREATE FUNCTION pg_temp.lease(job jsonb) RETURNS bigint LANGUAGE sql AS $$ SELECT lease FROM jobq.jobs WHERE payload = job $$;
-CREATE FUNCTION pg_temp.outcome(call text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    answer text;
-    hint text;
-BEGIN
-    EXECUTE 'SELECT ' || call INTO answer;
-    RETURN answer;
-EXCEPTION WHEN OTHERS THEN
-    GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
-    RETURN SQLSTATE || ' ' || SQLERRM || ' / ' || hint;
-END $$;
 
 -- A limit of a queue: at most two jobs run at once, whatever batch size the claim asks for.
 SELECT jobq_set_limit('narrow', max_running => 2);
 SELECT count(jobq_enqueue('narrow', to_jsonb(n))) FROM generate_series(1, 9) n;
-SELECT pg_temp.claim('narrow');
-SELECT pg_temp.claim('narrow');
+SELECT claim_payloads('narrow');
+SELECT claim_payloads('narrow');
 SELECT queue, key, max_running, running, rate, per, tokens FROM jobq.limits;
 -- Each end of an attempt frees the slot: completion, failure, release, snooze, cancellation, rescue, deletion.
-SELECT jobq_complete(pg_temp.job('1'), pg_temp.lease('1')), pg_temp.claim('narrow');
-SELECT jobq_fail(pg_temp.job('2'), pg_temp.lease('2'), retry_in => '1 day'), pg_temp.claim('narrow');
-SELECT jobq_snooze(pg_temp.job('3'), '1 day', pg_temp.lease('3')), pg_temp.claim('narrow');
-SELECT jobq_cancel(pg_temp.job('4')), jobq_fail(pg_temp.job('4'), pg_temp.lease('4')), pg_temp.claim('narrow');
-SELECT jobq_release(pg_temp.job('5'), pg_temp.lease('5')), pg_temp.claim('narrow', 1);
+SELECT jobq_complete(pg_temp.job('1'), pg_temp.lease('1')), claim_payloads('narrow');
+SELECT jobq_fail(pg_temp.job('2'), pg_temp.lease('2'), retry_in => '1 day'), claim_payloads('narrow');
+SELECT jobq_snooze(pg_temp.job('3'), '1 day', pg_temp.lease('3')), claim_payloads('narrow');
+SELECT jobq_cancel(pg_temp.job('4')), jobq_fail(pg_temp.job('4'), pg_temp.lease('4')), claim_payloads('narrow');
+SELECT jobq_release(pg_temp.job('5'), pg_temp.lease('5')), claim_payloads('narrow', 1);
 -- The released job is claimed again, because it has kept its place in the order.
 SELECT running FROM jobq.limits;
 -- If one call completes and claims, the freed slot is used at once.
@@ -38,12 +25,12 @@ SELECT payload FROM jobq_complete_and_claim(ARRAY[pg_temp.job('5'), pg_temp.job(
 BEGIN;
 SELECT payload FROM jobq_complete_and_claim(ARRAY[pg_temp.job('7')], ARRAY[pg_temp.lease('7')], queue => 'narrow', batch => 9);
 ROLLBACK;
-SELECT pg_temp.claim('narrow'), (SELECT running FROM jobq.limits);
+SELECT claim_payloads('narrow'), (SELECT running FROM jobq.limits);
 BEGIN;
 SAVEPOINT s;
-SELECT jobq_complete(pg_temp.job('8'), pg_temp.lease('8')), pg_temp.claim('narrow');
+SELECT jobq_complete(pg_temp.job('8'), pg_temp.lease('8')), claim_payloads('narrow');
 ROLLBACK TO s;
-SELECT pg_temp.claim('narrow');
+SELECT claim_payloads('narrow');
 COMMIT;
 -- A lost worker.
 UPDATE jobq.jobs SET last_heartbeat = now() - interval '1 day', started_at = now() + interval '1 s' WHERE payload = '7';
@@ -55,55 +42,55 @@ DO $$ BEGIN
         PERFORM pg_sleep(0.05);
     END LOOP;
 END $$;
-SELECT pg_temp.claim('narrow');
+SELECT claim_payloads('narrow');
 
 -- A changed limit applies at once. Running jobs keep running and count.
 SELECT jobq_set_limit('narrow', max_running => 1);
-SELECT jobq_complete(pg_temp.job('7'), pg_temp.lease('7')), pg_temp.claim('narrow');
-SELECT jobq_set_limit('narrow', max_running => 2), pg_temp.claim('narrow');
+SELECT jobq_complete(pg_temp.job('7'), pg_temp.lease('7')), claim_payloads('narrow');
+SELECT jobq_set_limit('narrow', max_running => 2), claim_payloads('narrow');
 SELECT jobq_set_limit('narrow', max_running => 0);
-SELECT jobq_complete(pg_temp.job('8'), pg_temp.lease('8')), pg_temp.claim('narrow');
+SELECT jobq_complete(pg_temp.job('8'), pg_temp.lease('8')), claim_payloads('narrow');
 -- A call without max_running and rate removes the limit.
 SELECT jobq_set_limit('narrow'), jobq_set_limit('narrow'), (SELECT count(*) FROM jobq.limits);
 
 -- A new limit counts the jobs that are already running.
 SELECT count(jobq_enqueue('later', to_jsonb('later ' || n))) FROM generate_series(1, 4) n;
-SELECT pg_temp.claim('later', 2);
-SELECT jobq_set_limit('later', max_running => 3), pg_temp.claim('later');
+SELECT claim_payloads('later', 2);
+SELECT jobq_set_limit('later', max_running => 3), claim_payloads('later');
 SELECT jobq_set_limit('later', max_running => 1);
-SELECT jobq_complete(pg_temp.job('"later 1"'), pg_temp.lease('"later 1"')), jobq_complete(pg_temp.job('"later 2"'), pg_temp.lease('"later 2"')), pg_temp.claim('later');
-SELECT jobq_complete(pg_temp.job('"later 3"'), pg_temp.lease('"later 3"')), pg_temp.claim('later');
+SELECT jobq_complete(pg_temp.job('"later 1"'), pg_temp.lease('"later 1"')), jobq_complete(pg_temp.job('"later 2"'), pg_temp.lease('"later 2"')), claim_payloads('later');
+SELECT jobq_complete(pg_temp.job('"later 3"'), pg_temp.lease('"later 3"')), claim_payloads('later');
 
 -- Keys: '*' is the limit of each key without its own limit. It does not apply to jobs without a key.
 SELECT jobq_set_limit('keys', '*', max_running => 1), jobq_set_limit('keys', 'big', max_running => 2), jobq_set_limit('keys', max_running => 5);
 SELECT count(job_id) FROM jobq_enqueue_many('keys', ARRAY['"a1"', '"a2"', '"b1"', '"b2"', '"big1"', '"big2"', '"big3"', '"free1"', '"free2"']::jsonb[],
     concurrency_keys => '{a,a,b,b,big,big,big,NULL,NULL}');
-SELECT pg_temp.claim('keys');
+SELECT claim_payloads('keys');
 SELECT key, max_running, running FROM jobq.limits WHERE queue = 'keys' ORDER BY key NULLS FIRST;
 -- A freed slot of a key goes to the next job of that key while the queue stays full.
-SELECT jobq_complete(pg_temp.job('"b1"'), pg_temp.lease('"b1"')), pg_temp.claim('keys');
-SELECT jobq_complete(pg_temp.job('"a1"'), pg_temp.lease('"a1"')), pg_temp.claim('keys');
-SELECT jobq_set_limit('keys', 'big'), jobq_set_limit('keys'), pg_temp.claim('keys');
-SELECT jobq_complete(pg_temp.job('"big1"'), pg_temp.lease('"big1"')), pg_temp.claim('keys');
-SELECT jobq_complete(pg_temp.job('"big2"'), pg_temp.lease('"big2"')), pg_temp.claim('keys');
+SELECT jobq_complete(pg_temp.job('"b1"'), pg_temp.lease('"b1"')), claim_payloads('keys');
+SELECT jobq_complete(pg_temp.job('"a1"'), pg_temp.lease('"a1"')), claim_payloads('keys');
+SELECT jobq_set_limit('keys', 'big'), jobq_set_limit('keys'), claim_payloads('keys');
+SELECT jobq_complete(pg_temp.job('"big1"'), pg_temp.lease('"big1"')), claim_payloads('keys');
+SELECT jobq_complete(pg_temp.job('"big2"'), pg_temp.lease('"big2"')), claim_payloads('keys');
 -- The other ways to enqueue with a key.
 SELECT jobq_enqueue('keys', '"one"', concurrency_key => 'x', unique_key => 'u') > 0 AS one;
 SELECT is_new FROM jobq_enqueue_jobs('[{"queue": "keys", "payload": "two", "concurrency_key": "x"}, {"queue": "keys", "payload": "three", "concurrency_key": "y"}]');
 SELECT payload, concurrency_key FROM jobq.jobs WHERE concurrency_key IN ('x', 'y') ORDER BY id;
-SELECT pg_temp.claim('keys');
+SELECT claim_payloads('keys');
 -- Claims remember jobs without room, so they do not check them again, and find each of them when it has room.
 SELECT jobq_set_limit('row', '*', max_running => 1);
 SELECT count(jobq_enqueue('row', to_jsonb('A' || n), concurrency_key => 'A', run_at => '2001-01-01')) FROM generate_series(1, 200) n;
 SELECT count(jobq_enqueue('row', to_jsonb('B' || n), concurrency_key => 'B', run_at => '2001-01-02')) FROM generate_series(1, 100) n;
 SELECT count(jobq_enqueue('row', to_jsonb('C' || n), concurrency_key => 'C', run_at => '2001-01-03')) FROM generate_series(1, 3) n;
-SELECT pg_temp.claim('row'), pg_temp.claim('row');
-SELECT jobq_complete(pg_temp.job('"C1"'), pg_temp.lease('"C1"')), pg_temp.claim('row');
-SELECT jobq_complete(pg_temp.job('"B1"'), pg_temp.lease('"B1"')), pg_temp.claim('row');
-SELECT jobq_complete(pg_temp.job('"A1"'), pg_temp.lease('"A1"')), jobq_complete(pg_temp.job('"B2"'), pg_temp.lease('"B2"')), pg_temp.claim('row');
+SELECT claim_payloads('row'), claim_payloads('row');
+SELECT jobq_complete(pg_temp.job('"C1"'), pg_temp.lease('"C1"')), claim_payloads('row');
+SELECT jobq_complete(pg_temp.job('"B1"'), pg_temp.lease('"B1"')), claim_payloads('row');
+SELECT jobq_complete(pg_temp.job('"A1"'), pg_temp.lease('"A1"')), jobq_complete(pg_temp.job('"B2"'), pg_temp.lease('"B2"')), claim_payloads('row');
 SELECT jobq_enqueue('row', '"A first"', priority => -1, concurrency_key => 'A') > 0, jobq_enqueue('row', '"D"', priority => -1, concurrency_key => 'D') > 0;
-SELECT pg_temp.claim('row');
-SELECT jobq_complete(pg_temp.job('"A2"'), pg_temp.lease('"A2"')), pg_temp.claim('row');
-SELECT jobq_set_limit('row', 'A', max_running => 3), pg_temp.claim('row');
+SELECT claim_payloads('row');
+SELECT jobq_complete(pg_temp.job('"A2"'), pg_temp.lease('"A2"')), claim_payloads('row');
+SELECT jobq_set_limit('row', 'A', max_running => 3), claim_payloads('row');
 -- For jobq_claim_any, a queue without room is like an empty queue.
 SELECT jobq_set_limit('full', max_running => 0), jobq_enqueue('full') > 0, jobq_enqueue('open', '"open"') > 0;
 SELECT payload FROM jobq_claim_any('{full,open}');
@@ -142,13 +129,13 @@ RESET client_min_messages;
 -- from then on, even if there is no room.
 SELECT jobq_set_limit('hand', max_running => 1), jobq_set_limit('hand', '*', max_running => 1);
 SELECT count(jobq_enqueue('hand', to_jsonb('hand ' || n), concurrency_key => 'h' || n)) FROM generate_series(1, 5) n;
-SELECT pg_temp.claim('hand');
+SELECT claim_payloads('hand');
 UPDATE jobq.jobs SET status = 'completed' WHERE payload = '"hand 1"';
 SELECT _queue_slot, _key_slot FROM jobq.jobs WHERE payload = '"hand 1"';
-SELECT pg_temp.claim('hand');
+SELECT claim_payloads('hand');
 UPDATE jobq.jobs SET concurrency_key = 'h9' WHERE payload = '"hand 2"';
 DELETE FROM jobq.jobs WHERE payload = '"hand 2"';
-SELECT pg_temp.claim('hand');
+SELECT claim_payloads('hand');
 -- A session that sets the limit of another queue leaves these slots to the tick.
 BEGIN;
 UPDATE jobq.jobs SET status = 'processing' WHERE payload = '"hand 4"';
@@ -165,13 +152,13 @@ DO $$ BEGIN
     END LOOP;
 END $$;
 SELECT key, running FROM jobq.limits WHERE queue = 'hand' ORDER BY key NULLS FIRST;
-SELECT jobq_complete(pg_temp.job('"hand 3"'), pg_temp.lease('"hand 3"')), pg_temp.claim('hand');
+SELECT jobq_complete(pg_temp.job('"hand 3"'), pg_temp.lease('"hand 3"')), claim_payloads('hand');
 UPDATE jobq.jobs SET status = 'failed' WHERE payload = '"hand 4"';
-SELECT pg_temp.claim('hand');
+SELECT claim_payloads('hand');
 -- The table of limits can be changed, too.
 UPDATE jobq.limit_settings SET max_running = 2 WHERE queue = 'hand' AND key = '';
 SELECT count(jobq_enqueue('hand', to_jsonb('hand ' || n))) FROM generate_series(6, 7) n;
-SELECT pg_temp.claim('hand');
+SELECT claim_payloads('hand');
 
 -- If a hundred slots of one key become free at once while claims skip its jobs, the next claim gets all of them.
 SELECT jobq_set_limit('wide', '*', max_running => 100);
@@ -202,20 +189,20 @@ SELECT q, count(*) FROM unnest('{gone,gone by hand}'::text[]) q, jobq_claim(q, '
 SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE queue LIKE 'gone%' AND _key_slot & 1048575 < 3;
 SELECT jobq_set_limit('gone', 'own');
 DELETE FROM jobq.limit_settings WHERE queue = 'gone by hand' AND key = 'own';
-SELECT pg_temp.claim('gone'), pg_temp.claim('gone by hand');
+SELECT claim_payloads('gone'), claim_payloads('gone by hand');
 -- After two more completions, one job may run in addition to the last one.
 SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE queue LIKE 'gone%' AND _key_slot & 1048575 < 5;
-SELECT pg_temp.claim('gone'), pg_temp.claim('gone by hand');
+SELECT claim_payloads('gone'), claim_payloads('gone by hand');
 -- A limit that is inserted with plain SQL counts running jobs without slots at once.
 SELECT count(jobq_enqueue('new by hand', to_jsonb('new ' || n))) FROM generate_series(1, 4) n;
-SELECT pg_temp.claim('new by hand', 2);
+SELECT claim_payloads('new by hand', 2);
 INSERT INTO jobq.limit_settings (queue, max_running) VALUES ('new by hand', 3);
 SELECT running FROM jobq.limits WHERE queue = 'new by hand';
-SELECT pg_temp.claim('new by hand');
+SELECT claim_payloads('new by hand');
 
 -- Bad input changes nothing.
 SELECT count(*) AS limits FROM jobq.limits \gset
-SELECT call, pg_temp.outcome(call) FROM unnest(ARRAY[
+SELECT call, outcome_with_hint(call) FROM unnest(ARRAY[
     $$jobq_set_limit(NULL, max_running => 1)$$, $$jobq_set_limit('', max_running => 1)$$, $$jobq_set_limit(repeat('q', 64), max_running => 1)$$,
     $$jobq_set_limit('bad', '', max_running => 1)$$, $$jobq_set_limit('bad', repeat('k', 256), max_running => 1)$$,
     $$jobq_set_limit('bad', max_running => -1)$$, $$jobq_set_limit('bad', max_running => 1000001)$$,

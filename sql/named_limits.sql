@@ -2,29 +2,16 @@
 -- join it by its name. All limits that apply to a job must have room.
 \set VERBOSITY default
 \set SHOW_CONTEXT never
-CREATE FUNCTION pg_temp.claim(name text, batch int DEFAULT 9, kinds text[] DEFAULT NULL) RETURNS text LANGUAGE sql AS $$
-    SELECT coalesce(string_agg(payload #>> '{}', ' '), 'nothing') FROM jobq_claim(name, 'w', batch, kinds => kinds, heartbeat_timeout => '1 hour') $$;
 CREATE FUNCTION pg_temp.complete(job text) RETURNS boolean LANGUAGE sql AS $$
     SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE payload = to_jsonb(job) AND status = 'processing' $$;
-CREATE FUNCTION pg_temp.outcome(call text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    answer text;
-    hint text;
-BEGIN
-    EXECUTE 'SELECT ' || call INTO answer;
-    RETURN answer;
-EXCEPTION WHEN OTHERS THEN
-    GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
-    RETURN SQLSTATE || ' ' || SQLERRM || ' / ' || hint;
-END $$;
 
 -- At most two jobs run at once that name the limit "stripe", in both queues together. Other jobs are not limited.
 SELECT jobq_set_named_limit('stripe', '{refunds,charges}', max_running => 2);
 SELECT count(jobq_enqueue(q, to_jsonb(q || n), options => '{"limits": ["stripe"]}')) FROM unnest('{charges,refunds}'::text[]) q, generate_series(1, 3) n;
 SELECT count(jobq_enqueue(q, to_jsonb('free ' || q))) FROM unnest('{charges,refunds}'::text[]) q;
-SELECT pg_temp.claim('charges', 1), pg_temp.claim('refunds');
+SELECT claim_payloads('charges', 1), claim_payloads('refunds');
 SELECT name, queues, max_running, running FROM jobq.named_limits;
-SELECT pg_temp.claim('charges');
+SELECT claim_payloads('charges');
 -- jobq_explain names the limit and the jobs that hold its slots.
 SELECT e.reason, e.detail, (SELECT string_agg(j.payload #>> '{}', ' ' ORDER BY j.id) FROM jobq.jobs j WHERE j.id = ANY (e.jobs)) AS jobs
 FROM jobq.jobs, jobq_explain(id) e WHERE payload = '"refunds2"';
@@ -33,13 +20,13 @@ FROM jobq_explain_queue('refunds') e;
 -- Jobs with the same limits are in one lane, so a claim does not read the other jobs of the lane when a limit is full.
 SELECT queue, limits FROM jobq.lanes WHERE queue IN ('charges', 'refunds') ORDER BY queue, limits NULLS FIRST;
 -- Each end of an attempt in one queue frees the slot for all queues, even a deletion, and a rollback takes it again.
-SELECT pg_temp.complete('charges1'), pg_temp.claim('refunds', 1);
+SELECT pg_temp.complete('charges1'), claim_payloads('refunds', 1);
 BEGIN;
-SELECT pg_temp.complete('refunds1'), pg_temp.claim('charges', 1);
+SELECT pg_temp.complete('refunds1'), claim_payloads('charges', 1);
 ROLLBACK;
-SELECT pg_temp.claim('charges', 1);
+SELECT claim_payloads('charges', 1);
 DELETE FROM jobq.jobs WHERE payload = '"refunds1"';
-SELECT pg_temp.claim('charges', 1), pg_temp.claim('charges', 1);
+SELECT claim_payloads('charges', 1), claim_payloads('charges', 1);
 SELECT running FROM jobq.named_limits WHERE name = 'stripe';
 
 -- A job can have two named limits. The first limit of one job can be the second limit of another.
@@ -49,11 +36,11 @@ FROM (VALUES (1, 'db-api', '{db,api,db}'::text[]), (2, 'db', '{db}'), (3, 'aux-d
 SELECT payload, limits FROM jobq.jobs WHERE queue = 'pair' ORDER BY priority;
 -- The limit "db" is the second limit of "db-api" and the only limit of "db". When it is full, "aux-db" cannot run, and does not keep the
 -- slot of "aux".
-SELECT pg_temp.claim('pair');
+SELECT claim_payloads('pair');
 SELECT name, max_running, running FROM jobq.named_limits WHERE 'pair' = ANY (queues) ORDER BY name;
-SELECT pg_temp.complete('db'), pg_temp.claim('pair');
-SELECT pg_temp.complete('aux'), pg_temp.claim('pair');
-SELECT pg_temp.complete('db-api'), pg_temp.claim('pair');
+SELECT pg_temp.complete('db'), claim_payloads('pair');
+SELECT pg_temp.complete('aux'), claim_payloads('pair');
+SELECT pg_temp.complete('db-api'), claim_payloads('pair');
 SELECT name, max_running, running FROM jobq.named_limits WHERE 'pair' = ANY (queues) ORDER BY name;
 
 -- A queue or a kind can name limits for its jobs. The limits of a job replace the limits of its kind, and the limits of a kind replace the
@@ -85,18 +72,18 @@ SELECT queue, payload, limits, status FROM jobq.jobs WHERE payload = '"kind"';
 -- Setting a limit while jobs run: they count. Lowering it and adding a queue: the same.
 SELECT jobq_set_named_limit('later', '{l1}', max_running => 9);
 SELECT count(jobq_enqueue('l1', to_jsonb('l1-' || n), options => '{"limits": ["later"]}')) FROM generate_series(1, 5) n;
-SELECT pg_temp.claim('l1', 2);
-SELECT jobq_set_named_limit('later', '{l1}', max_running => 2), pg_temp.claim('l1');
+SELECT claim_payloads('l1', 2);
+SELECT jobq_set_named_limit('later', '{l1}', max_running => 2), claim_payloads('l1');
 SELECT jobq_set_named_limit('later', '{l1,l2}', max_running => 3), jobq_enqueue('l2', '"l2-1"', options => '{"limits": ["later"]}') > 0 AS enqueued;
-SELECT pg_temp.claim('l2'), pg_temp.claim('l1');
+SELECT claim_payloads('l2'), claim_payloads('l1');
 -- A queue that shares no longer: its jobs run without the limit. Those that run already count until they have ended.
-SELECT jobq_set_named_limit('later', '{l2}', max_running => 3), pg_temp.claim('l1', 1);
+SELECT jobq_set_named_limit('later', '{l2}', max_running => 3), claim_payloads('l1', 1);
 SELECT running FROM jobq.named_limits WHERE name = 'later';
-SELECT jobq_set_named_limit('later', '{l1,l2}', max_running => 3), pg_temp.claim('l1'), (SELECT running FROM jobq.named_limits WHERE name = 'later');
-SELECT pg_temp.complete('l1-1'), pg_temp.claim('l1'), pg_temp.complete('l1-2'), pg_temp.claim('l1');
+SELECT jobq_set_named_limit('later', '{l1,l2}', max_running => 3), claim_payloads('l1'), (SELECT running FROM jobq.named_limits WHERE name = 'later');
+SELECT pg_temp.complete('l1-1'), claim_payloads('l1'), pg_temp.complete('l1-2'), claim_payloads('l1');
 -- A limit that was dropped no longer limits the jobs that name it. If it is set again, it does.
 SELECT jobq_drop_named_limit('later'), jobq_drop_named_limit('later');
-SELECT jobq_enqueue('l1', '"l1-6"', options => '{"limits": []}') > 0 AS enqueued, pg_temp.claim('l1');
+SELECT jobq_enqueue('l1', '"l1-6"', options => '{"limits": []}') > 0 AS enqueued, claim_payloads('l1');
 SELECT jobq_set_named_limit('later', '{l1,l2}', max_running => 1);
 SELECT running FROM jobq.named_limits WHERE name = 'later';
 
@@ -104,32 +91,25 @@ SELECT running FROM jobq.named_limits WHERE name = 'later';
 -- on. A name of a limit that does not exist does not limit.
 SELECT jobq_set_named_limit('hand', '{hand}', max_running => 1);
 SELECT count(jobq_enqueue('hand', to_jsonb('hand' || n), options => '{"limits": ["hand"]}')) FROM generate_series(1, 4) n;
-SELECT pg_temp.claim('hand');
+SELECT claim_payloads('hand');
 UPDATE jobq.jobs SET status = 'completed' WHERE payload = '"hand1"';
-SELECT pg_temp.claim('hand');
+SELECT claim_payloads('hand');
 UPDATE jobq.jobs SET limits = '{other}' WHERE payload = '"hand2"';
 SELECT _limit_slot1 FROM jobq.jobs WHERE payload = '"hand2"';
-SELECT pg_temp.claim('hand');
+SELECT claim_payloads('hand');
 UPDATE jobq.jobs SET limits = '{hand}' WHERE payload = '"hand2"';
-DO $$ BEGIN
-    FOR i IN 1 .. 1000 LOOP
-        PERFORM jobq_tick();
-        COMMIT;
-        EXIT WHEN (SELECT count(_limit_slot1) = 2 FROM jobq.jobs WHERE queue = 'hand' AND status = 'processing');
-        PERFORM pg_sleep(0.05);
-    END LOOP;
-END $$;
+SELECT count(*) > 0 AS ticked FROM tick_alone(now());
 SELECT running FROM jobq.named_limits WHERE name = 'hand';
-SELECT pg_temp.complete('hand2'), pg_temp.claim('hand'), pg_temp.complete('hand3'), pg_temp.claim('hand');
+SELECT pg_temp.complete('hand2'), claim_payloads('hand'), pg_temp.complete('hand3'), claim_payloads('hand');
 -- A waiting job that gets other limits moves to another lane.
-SELECT jobq_enqueue('hand', '"hand5"', options => '{"limits": ["hand"]}') > 0 AS enqueued, pg_temp.claim('hand');
+SELECT jobq_enqueue('hand', '"hand5"', options => '{"limits": ["hand"]}') > 0 AS enqueued, claim_payloads('hand');
 UPDATE jobq.jobs SET limits = NULL WHERE payload = '"hand5"';
-SELECT pg_temp.claim('hand');
+SELECT claim_payloads('hand');
 -- The table of the limits can be changed, too.
 INSERT INTO jobq.jobs (queue, payload, limits) VALUES ('hand', '"hand6"', '{hand}');
-SELECT pg_temp.claim('hand');
+SELECT claim_payloads('hand');
 UPDATE jobq.named_limit_settings SET max_running = 2 WHERE name = 'hand';
-SELECT pg_temp.claim('hand');
+SELECT claim_payloads('hand');
 INSERT INTO jobq.jobs (queue, limits) VALUES ('hand', '{a,b,c}');
 UPDATE jobq.jobs SET limits = '{a,b,c}' WHERE queue = 'hand';
 
@@ -138,9 +118,9 @@ UPDATE jobq.jobs SET limits = '{a,b,c}' WHERE queue = 'hand';
 SELECT jobq_set_named_limit('n', '{all}', max_running => 1), jobq_set_limit('all', max_running => 3), jobq_set_limit('all', 'k', max_running => 1), jobq_set_limit('all', kind => 'a', max_running => 2);
 SELECT count(jobq_enqueue('all', to_jsonb(name), kind => kind, concurrency_key => key, priority => p, options => options))
 FROM (VALUES (1, 'a-k-n', 'a', 'k', '{"limits": ["n"]}'::jsonb), (2, 'a-n', 'a', NULL, '{"limits": ["n"]}'), (3, 'k', '', 'k', NULL), (4, 'a', 'a', NULL, NULL), (5, 'a2', 'a', NULL, NULL), (6, 'free', '', NULL, NULL), (7, 'free2', '', NULL, NULL)) j(p, name, kind, key, options);
-SELECT pg_temp.claim('all');
+SELECT claim_payloads('all');
 SELECT key, kind, running FROM jobq.limits WHERE queue = 'all' ORDER BY key NULLS FIRST, kind NULLS FIRST;
-SELECT pg_temp.complete('a-k-n'), pg_temp.claim('all', 1), pg_temp.complete('free'), pg_temp.claim('all', 1);
+SELECT pg_temp.complete('a-k-n'), claim_payloads('all', 1), pg_temp.complete('free'), claim_payloads('all', 1);
 
 -- Rates. Without preload, jobq rejects a rate. A job that another limit refuses spends no token.
 CREATE FUNCTION pg_temp.rated() RETURNS text LANGUAGE plpgsql AS $$
@@ -182,7 +162,7 @@ CREATE ROLE named_limits_operator;
 SELECT jobq_grant('named_limits_operator', 'operator', '{mine,ours}');
 SELECT jobq_set_named_limit('foreign', '{mine,other}', max_running => 1);
 SET ROLE named_limits_operator;
-SELECT call, pg_temp.outcome(call) FROM unnest(ARRAY[
+SELECT call, outcome_with_hint(call) FROM unnest(ARRAY[
     $$jobq_set_named_limit('own', '{mine,ours}', max_running => 1)$$, $$jobq_set_named_limit('own', '{mine,other}', max_running => 1)$$,
     $$jobq_set_named_limit('foreign', '{mine}', max_running => 1)$$, $$jobq_set_named_limit('foreign', '{mine}')$$, $$jobq_drop_named_limit('foreign')$$,
     $$jobq_drop_named_limit('own')$$, $$jobq_drop_named_limit('unknown')$$]) AS call;
@@ -192,7 +172,7 @@ SELECT jobq_revoke('named_limits_operator', 'operator');
 DROP ROLE named_limits_operator;
 
 -- Bad input changes nothing.
-SELECT call, pg_temp.outcome(call) FROM unnest(ARRAY[
+SELECT call, outcome_with_hint(call) FROM unnest(ARRAY[
     $$jobq_set_named_limit(NULL, '{a}', max_running => 1)$$, $$jobq_set_named_limit('', '{a}', max_running => 1)$$, $$jobq_set_named_limit(repeat('n', 64), '{a}', max_running => 1)$$,
     $$jobq_set_named_limit('bad', NULL, max_running => 1)$$, $$jobq_set_named_limit('bad', '{}', max_running => 1)$$, $$jobq_set_named_limit('bad', '{a,NULL}', max_running => 1)$$,
     $$jobq_set_named_limit('bad', '{""}', max_running => 1)$$, $$jobq_set_named_limit('bad', '{a}', max_running => -1)$$, $$jobq_set_named_limit('bad', '{a}', per => '1 s')$$,
