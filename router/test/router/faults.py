@@ -98,18 +98,19 @@ def test_a_shard_that_does_not_answer():
         try:
             for use, call, arguments in ((claims, "SELECT * FROM jobq_claim('spread', 'w')", ()), (enqueues, "SELECT jobq_enqueue('spread')", ()),
                                          (claims_any, "SELECT * FROM jobq_claim_any(%s, 'w')", ([home, "spread"],))):
-                use.execute("SET statement_timeout = '2 s'")
+                use.execute("SET statement_timeout = '5 s'")
                 begun, silent, answered = time.monotonic(), 0, 0
                 while answered < 30:
+                    assert time.monotonic() - begun < 600, f"{call}: {answered} calls were answered"
                     try:
                         use.execute(call, arguments).fetchall()
                         answered += 1
                     except psycopg.Error as error:
-                        # Other shards can also be slow on a busy machine.
+                        # Other shards and the router can also be slow on a busy machine.
                         assert error.sqlstate == "57014", error
-                        silent += "Shard 2 had not answered" in (error.diag.message_detail or "") or not error.diag.message_detail
+                        silent += "Shard 2 had not answered" in (error.diag.message_detail or "")
                     # The shard is asked again after ten times the duration of the lost call.
-                    assert silent <= 1 + (time.monotonic() - begun) / 22, f"{call}: {silent} calls failed, {answered} were answered"
+                    assert silent <= 1 + (time.monotonic() - begun) / 55, f"{call}: {silent} calls failed, {answered} were answered"
                 assert silent, f"{call}: no call has reached the shard"
         finally:
             os.kill(postmaster, signal.SIGCONT)
