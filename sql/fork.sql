@@ -15,7 +15,8 @@ SELECT jobq_sleep(:film, :lease, 'nap', '1 day');
 -- no attempts. It waits for its turn in the group of the job.
 SELECT jobq_fork(:film) AS fork \gset
 SELECT :fork > :film AS is_new;
-SELECT queue, kind, payload, priority, status, attempts, max_attempts, unique_key, unique_for, concurrency_key, group_key, metadata, version, requires,
+SELECT queue, kind, payload, priority, status, attempts, max_attempts, unique_key, unique_for, concurrency_key, group_key,
+       metadata - 'forked_from' AS metadata, (metadata ->> 'forked_from')::bigint = :film AS has_origin, version, requires,
        heartbeat_timeout, max_runtime, run_at <= now() + interval '1 minute' AS runs_now, _steps FROM jobq.jobs WHERE id = :fork \gx
 SELECT name, kind, state, number, result IS NOT NULL AS has_result FROM jobq.steps WHERE job_id = :fork ORDER BY number;
 SELECT count(*) AS children FROM jobq.edges WHERE job_id = :fork;
@@ -33,6 +34,10 @@ SELECT jobq_fork(:film, 'encode') AS fork2 \gset
 SELECT name, state FROM jobq.steps WHERE job_id = :fork2 ORDER BY number;
 SELECT jobq_fork(:film, step => 'fetch') AS fork3 \gset
 SELECT _steps, (SELECT count(*) FROM jobq.steps WHERE job_id = :fork3) AS steps FROM jobq.jobs WHERE id = :fork3;
+-- Metadata that are not an object stay as they are.
+SELECT jobq_enqueue('films', metadata => '[1]') AS listed \gset
+SELECT jobq_fork(:listed) AS fork4 \gset
+SELECT metadata FROM jobq.jobs WHERE id = :fork4;
 -- A step that the job does not have is an error, and nothing is enqueued.
 SELECT count(*) AS before FROM jobq.jobs WHERE queue = 'films' \gset
 \set VERBOSITY sqlstate

@@ -25,6 +25,14 @@ text *copy_text(const JobsTable &jobs, JobColumn column) {
     return job_has(jobs, column) ? make_text(view(DatumGetTextPP(job_value(jobs, column)))) : nullptr;
 }
 
+// Returns the metadata of a copy: those of the job, and the id of the job unless the metadata are not an object.
+Datum with_origin(Datum metadata, int64 id) {
+    if (metadata != Datum(0) && !JB_ROOT_IS_OBJECT(DatumGetJsonbP(metadata))) return metadata;
+    const char *added = psprintf("{\"forked_from\": %lld}", static_cast<long long>(id));
+    const Datum origin = DirectFunctionCall1(jsonb_in, CStringGetDatum(added));
+    return metadata == Datum(0) ? origin : DirectFunctionCall2(jsonb_concat, metadata, origin);
+}
+
 // Returns the attributes of a copy of the job in table.row. The copy has no unique key, because the job might hold the
 // key, no dependencies, so that it can run now, and no batch, which might have finished.
 JobSpec spec_of(const JobsTable &jobs, TimestampTz now) {
@@ -42,6 +50,7 @@ JobSpec spec_of(const JobsTable &jobs, TimestampTz now) {
                 TupleDescAttr(jobs.table.row->tts_tupleDescriptor, kAttributes[i].column - 1);
             spec.optional[i] = datumCopy(job_value(jobs, kAttributes[i].column), type->attbyval, type->attlen);
         }
+    spec.optional[kMetadata] = with_origin(spec.optional[kMetadata], DatumGetInt64(job_value(jobs, kJobId)));
     // A copy of a job without limits must not get the limits of its queue.
     if (spec.optional[kLimits] == Datum(0)) spec.optional[kLimits] = array_of_names(nullptr, 0);
     spec.concurrency_key = copy_text(jobs, kJobConcurrencyKey);
