@@ -55,6 +55,9 @@ SELECT payload, limits FROM jobq.jobs WHERE queue = 'settings' ORDER BY priority
 SELECT queue, kind, limits FROM jobq.kinds WHERE queue = 'settings' ORDER BY kind;
 -- A copy of a job has the same limits. So do the jobs of schedules, and jobs that are enqueued together or spawned.
 SELECT jobq_alter_queue('settings', limits => '{of_queue}');
+-- A setting can name a limit that does not limit the queue yet. A NOTICE says so, because it can be a mistake.
+SELECT jobq_alter_kind('settings', 'mistyped', limits => '{of_kind,of_kidn}'), jobq_drop_kind('settings', 'mistyped');
+SELECT jobq_create_queue('elsewhere', limits => '{of_queue}'), jobq_drop_queue('elsewhere');
 SELECT max(id) AS last FROM jobq.jobs \gset
 SELECT count(jobq_fork(id)) AS forked FROM jobq.jobs WHERE queue = 'settings' AND priority IN (3, 4);
 SELECT count(*) FROM jobq_enqueue_many('settings', '{"\"many\""}', options => '{"limits": ["of_job", "of_kind"]}');

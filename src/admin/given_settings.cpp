@@ -6,9 +6,11 @@
 #include "compat/own_locks.h"
 #include "compat/spi.h"
 #include "core/stable_hash.h"
+#include "limits/limiter.h"
 #include "queues/directory.h"
 #include "queues/queue_settings.h"
 #include "queues/scope.h"
+#include "row/limit_names.h"
 
 #include <algorithm>
 
@@ -185,6 +187,18 @@ void refuse_unkept_dead_letters(text *queue, const GivenSettings &written) {
              errmsg("queue \"%s\" must keep failed jobs because it is a dead letter queue",
                     TextDatumGetCString(unkept[0].get(1))),
              errhint("Set \"keep_failed\" of the queue to more than 0, or specify another \"dead_letter_queue\".")));
+}
+
+void warn_of_unknown_limits(const text *queue, const GivenSettings &settings) {
+    if (!settings.has(SettingNumber::limits)) return;
+    const Queue &current = *find_queue(view(queue));
+    const LimitNames names = names_in_limits(DatumGetArrayTypeP(settings.get(SettingNumber::limits)));
+    for (int i = 0; i < names.count; i++) {
+        if (named_limit(current, names.items[i]) != nullptr) continue;
+        ereport(NOTICE, (errmsg("queue \"%s\" does not share a limit named \"%.*s\"", text_to_cstring(queue),
+                                static_cast<int>(names.items[i].size()), names.items[i].data()),
+                         errhint("The name limits no jobs until jobq_set_named_limit() adds the queue to the limit.")));
+    }
 }
 
 bool create_queue(text *queue, const GivenSettings &settings) {

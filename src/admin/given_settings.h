@@ -36,6 +36,9 @@ void lock_dead_letters(const text *queue, const GivenSettings &settings);
 // written.
 void refuse_unkept_dead_letters(text *queue, const GivenSettings &written);
 
+// Raises a NOTICE for each name in the setting `limits` that does not limit the jobs of the queue.
+void warn_of_unknown_limits(const text *queue, const GivenSettings &settings);
+
 // Creates the queue's row of settings. Returns false if the queue already has settings.
 bool create_queue(text *queue, const GivenSettings &settings);
 // Changes the settings of the queue or of the kind. Creates their row if there is none.

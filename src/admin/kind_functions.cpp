@@ -53,6 +53,7 @@ PGDLLEXPORT Datum jobq_alter_kind(PG_FUNCTION_ARGS) {
         lock_dead_letters(queue, found);
         alter_kind(queue, kind, found);
         refuse_unkept_dead_letters(queue, found);
+        warn_of_unknown_limits(queue, found);
     });
     PG_RETURN_VOID();
 }

@@ -46,6 +46,7 @@ PGDLLEXPORT Datum jobq_create_queue(PG_FUNCTION_ARGS) {
             lock_dead_letters(queue, found);
             const bool created = create_queue(queue, found);
             if (created) refuse_unkept_dead_letters(queue, found);
+            if (created) warn_of_unknown_limits(queue, found);
             return created;
         }))
         ereport(ERROR,
@@ -66,6 +67,7 @@ PGDLLEXPORT Datum jobq_alter_queue(PG_FUNCTION_ARGS) {
         lock_dead_letters(queue, found);
         alter_queue(queue, found);
         refuse_unkept_dead_letters(queue, found);
+        warn_of_unknown_limits(queue, found);
     });
     PG_RETURN_VOID();
 }

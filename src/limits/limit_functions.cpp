@@ -180,7 +180,11 @@ PGDLLEXPORT Datum jobq_drop_named_limit(PG_FUNCTION_ARGS) {
     require_writable(fcinfo);
     text *name = limit_name_argument(fcinfo);
     const QueueScope *scope = scope_of(fcinfo);
-    PG_RETURN_BOOL(with_owner_spi([&] { return remove_named_limit(name, scope); }));
+    const bool removed = with_owner_spi([&] { return remove_named_limit(name, scope); });
+    if (!removed)
+        ereport(NOTICE, (errmsg("named limit \"%s\" does not exist", text_to_cstring(name)),
+                         errhint("Query the view jobq.named_limits to list the existing limits.")));
+    PG_RETURN_BOOL(removed);
 }
 
 PG_FUNCTION_INFO_V1(jobq_named_limit_running);
