@@ -41,7 +41,8 @@ JobSpec job_of_callback(Callback which, const Jsonb *object, int64 batch, const 
     error_context_stack = &context;
     require_object(object, kCallbackArguments[i],
                    "Use an object such as '{\"queue\": \"emails\", \"kind\": \"report\"}'.");
-    ParsedSpec spec = parse_spec(const_cast<JsonbContainer *>(&object->root), now, Refs{}, KeysOf::Callback);
+    ParsedSpec spec =
+        parse_spec(const_cast<JsonbContainer *>(&object->root), now, Refs{}, KeysOf::Callback, kCallbackArguments[i]);
     spec.job.optional[kMetadata] = with_batch(spec.job.optional[kMetadata], batch, kEvents[i]);
     check_spec(&spec.job, spec.has_max_attempts, scope);
     if (is_given) require_limits(spec.job);

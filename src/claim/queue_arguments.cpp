@@ -106,7 +106,10 @@ void put_in_random_order(const QueueArguments &arguments, SelectedQueues *queues
 
 QueueArguments queue_arguments(FunctionCallInfo fcinfo, const QueueArgumentPositions &at) {
     QueueArguments arguments = {};
-    if (!given(fcinfo, at.patterns)) require(fcinfo, at.queues, "queues");
+    if (!given(fcinfo, at.queues) && !given(fcinfo, at.patterns))
+        ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+                        errmsg("arguments \"queues\" and \"patterns\" must not both be NULL"),
+                        errhint("Pass the names of queues, patterns, or both.")));
     arguments.queues = names_argument(fcinfo, at.queues, "queues", core::kMaxQueueBytes);
     const QueueScope *scope = scope_of(fcinfo);
     for (int i = 0; i < arguments.queues.count; i++) {

@@ -175,7 +175,7 @@ void check_same_length(int a, const char *name_a, int b, const char *name_b) {
         ereport(ERROR,
                 (errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
                  errmsg("arguments \"%s\" and \"%s\" must have the same length, not %d and %d", name_a, name_b, a, b),
-                 errhint("Pass one element per job in each array.")));
+                 errhint("Elements at the same position belong together.")));
 }
 
 Names names_of(ArrayType *array, const char *name, size_t limit_bytes, int limit) {

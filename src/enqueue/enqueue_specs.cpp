@@ -218,7 +218,7 @@ JobSpec *read_specs(const Jsonb *specs, int count, const QueueScope *scope, Time
     while (JsonbIteratorNext(&iterator, &element, true) == WJB_ELEM) {
         ++*number;
         if (element.type != jbvBinary || !JsonContainerIsObject(element.val.binary.data)) specs_not_objects();
-        ParsedSpec spec = parse_spec(element.val.binary.data, now, refs);
+        ParsedSpec spec = parse_spec(element.val.binary.data, now, refs, KeysOf::Specs, "specs");
         if (spec.ref != nullptr) add_ref(&refs, spec.ref, *number);
         check_spec(&spec.job, spec.has_max_attempts, scope, false, held_batch);
         require_limits(spec.job);

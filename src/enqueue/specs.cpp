@@ -222,7 +222,7 @@ Way way_of(const Key &key, KeysOf call) {
     pg_unreachable();
 }
 
-const Key &find_key(std::string_view name, KeysOf call) {
+const Key &find_key(std::string_view name, KeysOf call, const char *argument) {
     for (const Key &key : kKeys) {
         if (name != key.name) continue;
         if (way_of(key, call) != kOption) refuse_attribute(key, call);
@@ -231,11 +231,11 @@ const Key &find_key(std::string_view name, KeysOf call) {
     UnknownKey unknown(name);
     for (const Key &key : kKeys)
         if (way_of(key, call) == kOption) unknown.add_known(key.name);
-    unknown.refuse(call == KeysOf::Specs ? "specs" : call == KeysOf::Callback ? "callback" : "options");
+    unknown.refuse(argument);
 }
 
-void read_key(const JsonKey &given, KeysOf call, ParsedSpec *spec, const Refs &refs) {
-    const Key &key = find_key(given.name, call);
+void read_key(const JsonKey &given, KeysOf call, const char *argument, ParsedSpec *spec, const Refs &refs) {
+    const Key &key = find_key(given.name, call, argument);
     if (given.value.type == jbvNull && !null_is_value(key)) return;
     const Reading reading = {key.name, given.value, spec, &refs};
     with_key_context(key.name, [&] { key.read(reading); });
@@ -275,10 +275,10 @@ void add_ref(Refs *refs, const text *ref, int number) {
     entry->number = number;
 }
 
-ParsedSpec parse_spec(JsonbContainer *object, TimestampTz now, const Refs &refs, KeysOf call) {
+ParsedSpec parse_spec(JsonbContainer *object, TimestampTz now, const Refs &refs, KeysOf call, const char *argument) {
     ParsedSpec spec = {};
     spec.job.run_at = now;
-    for_each_key(object, [&](const JsonKey &key) { read_key(key, call, &spec, refs); });
+    for_each_key(object, [&](const JsonKey &key) { read_key(key, call, argument, &spec, refs); });
     if (spec.job.queue == nullptr) spec.job.queue = make_text(core::kDefaultQueue);
     if (spec.job.kind == nullptr) spec.job.kind = make_text("");
     if (spec.job.payload == Datum(0)) spec.job.payload = DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"));
@@ -289,7 +289,7 @@ void read_options(const Jsonb *options, KeysOf call, JobSpec *job) {
     require_object(options, "options", "Use an object such as '{\"max_runtime\": \"5 min\"}'.");
     ParsedSpec spec = {*job, false, nullptr};
     for_each_key(const_cast<JsonbContainer *>(&options->root),
-                 [&](const JsonKey &key) { read_key(key, call, &spec, Refs{}); });
+                 [&](const JsonKey &key) { read_key(key, call, "options", &spec, Refs{}); });
     *job = spec.job;
 }
 

@@ -32,8 +32,8 @@ enum class KeysOf { Specs, Enqueue, EnqueueMany, Schedule, Callback };
 
 // Reads one object. Raises 22023 for an unknown key, for a key that the call does not take, and for a value of the
 // wrong JSON type. If a string is not a valid value, raises the error of the type's input function (22P02, 22007, ...).
-// The error context names the key.
-ParsedSpec parse_spec(JsonbContainer *object, TimestampTz now, const Refs &refs, KeysOf call = KeysOf::Specs);
+// The error context names the key. `argument` is the name of the argument that contains the object.
+ParsedSpec parse_spec(JsonbContainer *object, TimestampTz now, const Refs &refs, KeysOf call, const char *argument);
 // Sets those attributes of the job that are in the options of the call. Raises the same errors as parse_spec().
 void read_options(const Jsonb *options, KeysOf call, JobSpec *job);
 

@@ -70,10 +70,12 @@ BatchUse look_up_batch(int64 batch, const QueueScope *scope) {
 }
 
 void refuse_batch_use(int64 batch) {
-    ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                    errmsg("permission denied for batch %lld", static_cast<long long>(batch)),
-                    errdetail("Your role is restricted to some queues, and another role created the batch."),
-                    errhint("A worker that holds the lease of a member can add jobs to the batch with jobq_spawn().")));
+    ereport(ERROR,
+            (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+             errmsg("permission denied for batch %lld", static_cast<long long>(batch)),
+             errdetail("Your role is restricted to some queues, and another role created the batch."),
+             errhint("Use the role that created the batch. A worker that holds the lease of a member can also add "
+                     "jobs to the batch with jobq_spawn().")));
     pg_unreachable();
 }
 

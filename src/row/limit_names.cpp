@@ -23,12 +23,14 @@ void add_name(LimitNames *names, std::string_view name) {
 Names canonical_limits(ArrayType *limits) {
     if (limits == nullptr) return {nullptr, 0};
     Names names = names_of(limits, "limits", core::kMaxLimitNameBytes, core::kMaxNames);
+    for (int i = 0; i < names.count; i++)
+        check_name(names.items[i], {"limits", i + 1}, core::kMaxLimitNameBytes, false);
     names.count = core::canonical_set(names.items, names.count);
-    for (int i = 0; i < names.count; i++) check_name(names.items[i], "limits", core::kMaxLimitNameBytes, false);
     if (names.count <= core::kMaxLimitsOfJob) return names;
-    ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                    errmsg("a job can have at most %d named limits, not %d", core::kMaxLimitsOfJob, names.count),
-                    errhint("Omit some of the names in \"limits\".")));
+    ereport(ERROR,
+            (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+             errmsg("argument \"limits\" must contain at most %d names, not %d", core::kMaxLimitsOfJob, names.count),
+             errhint("Omit some of the names.")));
     pg_unreachable();
 }
 

@@ -117,7 +117,7 @@ core::Overlap overlap_of(const ScheduleSpec &spec) {
 
 JobSpec job_of_run(const ScheduleSpec &spec, TimestampTz run, const QueueScope *scope) {
     auto *options = DatumGetJsonbP(spec.options);
-    ParsedSpec parsed = parse_spec(&options->root, run, Refs{}, KeysOf::Schedule);
+    ParsedSpec parsed = parse_spec(&options->root, run, Refs{}, KeysOf::Schedule, "options");
     JobSpec job = parsed.job;
     job.queue = spec.queue;
     job.kind = spec.kind;
