@@ -1,17 +1,20 @@
 // Creates and seals batches on the caller's connection. A batch is a set of jobs; when it has been sealed and all of its jobs have
 // ended, jobq enqueues its callbacks. Jobs join a batch with the option batchId of the functions in producers.js.
-import { run, specsOf } from './producers.js';
+import { checkNames } from './errors.js';
+import { run, specsOf, textOf } from './producers.js';
 import { toJson } from './values.js';
 
 /**
  * Creates a batch and returns its ID. onComplete, onSuccess, and onFailure: objects whose keys are those of enqueueJobs().
  * connection: a client, pool, or transaction of pg, Knex, or TypeORM.
  */
-export async function createBatch(connection, name = '', { onComplete, onSuccess, onFailure, metadata } = {}) {
+export async function createBatch(connection, name = '', options = {}) {
+    checkNames(options, ['onComplete', 'onSuccess', 'onFailure', 'metadata'], 'createBatch()');
+    const { onComplete, onSuccess, onFailure, metadata } = options;
     const callbacks = [onComplete, onSuccess, onFailure].map((spec) =>
         (spec === undefined || spec === null ? null : toJson(specsOf([spec])[0])));
     const [{ id }] = await run(connection, 'SELECT jobq_create_batch($1::text, $2::jsonb, $3::jsonb, $4::jsonb, $5::jsonb) AS id',
-        [name, ...callbacks, metadata === undefined ? null : toJson(metadata, 'the metadata')]);
+        [textOf('name', name), ...callbacks, metadata === undefined ? null : toJson(metadata, 'the metadata')]);
     return String(id);
 }
 

@@ -13,7 +13,9 @@ function checkDelay(name, delay) {
  */
 export class Fail extends Error {
     /** @param {string} message @param {{retryIn?: number | string, retry?: boolean, cause?: unknown}} [how] */
-    constructor(message, { retryIn, retry = true, ...options } = {}) {
+    constructor(message, how = {}) {
+        checkNames(how, ['retryIn', 'retry', 'cause'], 'Fail');
+        const { retryIn, retry = true, ...options } = how;
         super(message, options);
         checkDelay('retryIn', retryIn);
         if (typeof (retry ?? true) !== 'boolean') throw new TypeError(`retry must be true or false, but is a ${typeof retry}`);
@@ -77,4 +79,16 @@ export class OptionError extends Error {
         super(message);
         this.name = 'OptionError';
     }
+}
+
+/**
+ * Throws if the options of a function are not an object, or if one of them is unknown. The message does not show the options, because
+ * they may be a misplaced payload.
+ */
+export function checkNames(options, known, what) {
+    if (typeof options !== 'object' || options === null || Array.isArray(options)) {
+        throw new OptionError(`the options of ${what} must be an object, but are of type ${Array.isArray(options) ? 'array' : typeof options}`);
+    }
+    const unknown = Object.keys(options).find((option) => !known.includes(option));
+    if (unknown !== undefined) throw new OptionError(`unknown option ${unknown} of ${what}; the options are ${known.join(', ')}`);
 }

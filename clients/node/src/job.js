@@ -1,7 +1,7 @@
 // The handler's view of a job.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { isBroken, isLostLease } from './connection.js';
-import { Cancelled, Suspended } from './errors.js';
+import { Cancelled, Suspended, checkNames } from './errors.js';
 import { isFinished } from './outcome.js';
 import { AWAIT, AWAIT_JOBS, COMPLETE_MUST_HOLD, SLEEP, SPAWN, STEP, STEP_DONE } from './statements.js';
 import { specsOf, texts } from './producers.js';
@@ -114,7 +114,9 @@ export class Job {
     }
 
     /** Returns {state: ready or timeout, payload} of a signal. Until then the job is given back and occupies no worker. */
-    waitFor(event, { timeout = null, name = null } = {}) {
+    async waitFor(event, options = {}) {
+        checkNames(options, ['timeout', 'name'], 'waitFor()');
+        const { timeout = null, name = null } = options;
         return this.#lastly(async (client) => {
             const [{ state, payload }] = await this.#ask(client, AWAIT, event, toOwnInterval(timeout, 'timeout'), name);
             this.#answered(state, `the signal ${JSON.stringify(event)}`);
@@ -123,7 +125,9 @@ export class Job {
     }
 
     /** Returns {state: ready or timeout, results: [{jobId, status, result}]} of other jobs. Until then the job is given back. */
-    waitForJobs(ids, name, { mode = 'all', timeout = null } = {}) {
+    async waitForJobs(ids, name, options = {}) {
+        checkNames(options, ['mode', 'timeout'], 'waitForJobs()');
+        const { mode = 'all', timeout = null } = options;
         return this.#lastly(async (client) => {
             const [{ state, results }] = await this.#ask(client, AWAIT_JOBS, texts(ids, 'ids'), name, mode, toOwnInterval(timeout, 'timeout'));
             this.#answered(state, `other jobs, ${JSON.stringify(name)}`);

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import process from 'node:process';
-import { OptionError } from './errors.js';
+import { OptionError, checkNames } from './errors.js';
 import { shown } from './values.js';
 
 const PORT = /^(?:([^:[\]]+):|\[([^\]]+)\]:)?(\d{1,5})$/;
@@ -106,11 +106,7 @@ export function optionsOfEnvironment(environment = process.env) {
 
 /** Returns all options with their defaults, or throws for the first invalid option. */
 export function checkedOptions(given) {
-    for (const option of Object.keys(given)) {
-        if (!(option in OPTIONS)) {
-            throw new OptionError(`unknown option ${option}; the options are ${Object.keys(OPTIONS).join(', ')}`);
-        }
-    }
+    checkNames(given, Object.keys(OPTIONS), 'a worker');
     const checked = {};
     for (const [option, { environment, allowed, says, otherwise }] of Object.entries(OPTIONS)) {
         const value = given[option] ?? otherwise?.(checked);

@@ -1,6 +1,6 @@
 // Enqueues jobs on the caller's connection. The jobs are part of the caller's transaction; the functions neither begin nor end
 // one.
-import { OptionError } from './errors.js';
+import { OptionError, checkNames } from './errors.js';
 import { sending } from './tracing.js';
 import { shown, toJson, toOwnInterval, toTime, types } from './values.js';
 
@@ -27,9 +27,10 @@ const id = (value, option) => {
 function mustBeArray(option, values) {
     if (!Array.isArray(values)) throw new OptionError(`option ${option} must be an array, but is of type ${typeof values}`);
 }
-function queueOf(queue) {
-    if (typeof queue !== 'string') throw new OptionError(`option queue must be a text, but is of type ${typeof queue}`);
-    return queue;
+/** Returns the text. The message does not show other values, because they may be misplaced payloads. */
+export function textOf(option, value) {
+    if (typeof value !== 'string') throw new OptionError(`option ${option} must be a text, but is of type ${typeof value}`);
+    return value;
 }
 const OPTIONS = {
     kind: ['kind', 'text', same],
@@ -68,12 +69,13 @@ const OPTIONS_OF_MANY = {
  * Enqueues one job and returns its ID. connection: a client, pool, or transaction of pg, Knex, or TypeORM. Omitted options get
  * the defaults of jobq_enqueue.
  */
-export function enqueue(connection, queue = 'default', payload = {}, options = {}) {
+export async function enqueue(connection, queue = 'default', payload = {}, options = {}) {
+    checkNames(options, Object.keys(OPTIONS), 'an enqueue');
     return sending({ queue }, async (send) => {
         const metadata = send.into(options.metadata);
         const { names, values } = argumentsOf({ ...options, metadata }, OPTIONS, 3);
         const [{ id }] = await run(connection, `SELECT jobq_enqueue($1::text, $2::jsonb${names}) AS id`,
-            [queueOf(queue), toJson(payload, 'the payload'), ...values]);
+            [textOf('queue', queue), toJson(payload, 'the payload'), ...values]);
         send.enqueued(String(id));
         return String(id);
     });
@@ -85,10 +87,11 @@ export function enqueue(connection, queue = 'default', payload = {}, options = {
  */
 export async function enqueueMany(connection, queue, payloads, options = {}) {
     mustBeArray('payloads', payloads);
+    checkNames(options, Object.keys(OPTIONS_OF_MANY), 'an enqueue');
     return sending({ queue, count: payloads.length }, async () => {
         const { names, values } = argumentsOf(options, OPTIONS_OF_MANY, 3);
         const rows = await run(connection, `SELECT job_id, is_new FROM jobq_enqueue_many($1::text, $2::jsonb[]${names})`,
-            [queueOf(queue), payloads.map((payload) => toJson(payload, 'a payload')), ...values]);
+            [textOf('queue', queue), payloads.map((payload) => toJson(payload, 'a payload')), ...values]);
         return rows.map(enqueued);
     });
 }
@@ -109,20 +112,22 @@ export async function enqueueJobs(connection, specs) {
 }
 
 const AS_THEY_ARE = ['queue', 'payload', 'ref', 'metadata'];
+const KEYS_OF_SPECS = [...new Set([...AS_THEY_ARE, ...Object.keys(OPTIONS)])];
 
 /** Returns specs in the format of jobq_enqueue_jobs and jobq_spawn. */
 export function specsOf(specs) {
     mustBeSpecs(specs);
     return specs.map((spec) => {
+        checkNames(spec, KEYS_OF_SPECS, 'an enqueue');
         const made = {};
         for (const [option, value] of Object.entries(spec)) {
             if (value === undefined) continue;
-            if (option === 'queue') queueOf(value);
+            if (option === 'queue') textOf('queue', value);
             if (AS_THEY_ARE.includes(option)) {
                 made[option] = value;
                 continue;
             }
-            const [name, , make] = parameter(option, OPTIONS);
+            const [name, , make] = OPTIONS[option];
             made[name] = value === null ? null : make(value, option);
         }
         return made;
@@ -137,12 +142,6 @@ function mustBeSpecs(specs) {
     }
 }
 
-function parameter(option, known) {
-    const found = known[option];
-    if (!found) throw new TypeError(`unknown option ${option} of an enqueue; the options are ${Object.keys(known).join(', ')}`);
-    return found;
-}
-
 function argumentsOf(options, known, first) {
     let names = '';
     const values = [];
@@ -152,7 +151,7 @@ function argumentsOf(options, known, first) {
         values.push(value);
     };
     for (const [option, value] of Object.entries(options)) {
-        const [name, type, make] = parameter(option, known);
+        const [name, type, make] = known[option];
         if (value === undefined || value === null) continue;
         if (type === undefined) keys[name] = make(value, option);
         else add(name, type, make(value, option));

@@ -1,6 +1,7 @@
 // The test kit: runs handlers in the caller's thread and on the caller's connection, without a worker.
 import { Attempt } from './attempt.js';
 import { configurationOf, connect, sqlstate } from './connection.js';
+import { checkNames } from './errors.js';
 import { Job } from './job.js';
 import { afterRefusal, ofError, ofReturn } from './outcome.js';
 import {
@@ -11,6 +12,7 @@ import { now as monotonic } from './timing.js';
 import { toInterval, toJson, toTime, types } from './values.js';
 
 const MANY = 10_000;
+const PROPERTIES = ['queue', 'kind', 'attempt', 'maxAttempts', 'priority', 'version', 'runAt', 'createdAt', 'progress', 'metadata'];
 const AUTOCOMMIT = { begin: 'BEGIN', commit: 'COMMIT', rollback: 'ROLLBACK' };
 const WITHIN = {
     begin: 'SAVEPOINT jobq_handler', commit: 'RELEASE SAVEPOINT jobq_handler',
@@ -22,7 +24,9 @@ const WITHIN = {
  * is in a transaction, all changes are part of it. now sets the clock: jobs, retries, sleeps, and timeouts of waits that are due
  * by then also run.
  */
-export async function drain(client, handlers, { queue = 'default', workerId = 'drain', versions, capabilities, now, limit = MANY } = {}) {
+export async function drain(client, handlers, given = {}) {
+    checkNames(given, ['queue', 'workerId', 'versions', 'capabilities', 'now', 'limit'], 'drain()');
+    const { queue = 'default', workerId = 'drain', versions, capabilities, now, limit = MANY } = given;
     const options = { queue, workerId, versions, capabilities, kinds: Object.keys(handlers), heartbeatTimeout: 86400 };
     const clock = toTime(now, 'now');
     const kit = await kitOf(client);
@@ -52,7 +56,9 @@ async function setClock(kit, now) {
  * Calls a handler with a job that is in no table: {outcome, result, progress, error, steps, spawned, logged}. signals: payloads by event.
  * jobs: results by the name of a wait for jobs. steps: results of finished steps. Other options become properties of the job.
  */
-export async function runInline(handler, payload = {}, { client, signals = {}, jobs = {}, steps = {}, ...job } = {}) {
+export async function runInline(handler, payload = {}, options = {}) {
+    checkNames(options, ['client', 'signals', 'jobs', 'steps', ...PROPERTIES], 'runInline()');
+    const { client, signals = {}, jobs = {}, steps = {}, ...job } = options;
     const row = {
         id: '1', lease: '1', queue: job.queue ?? 'default', kind: job.kind ?? '', payload: JSON.parse(toJson(payload, 'the payload')),
         attempt: job.attempt ?? 1, max_attempts: job.maxAttempts ?? 20, priority: job.priority ?? 0, version: job.version ?? 0,

@@ -11,7 +11,11 @@ import { bounded, failuresOf } from '../src/failures.js';
 import { Hand } from '../src/hand.js';
 import { Heartbeats, dueAt } from '../src/heartbeats.js';
 import { toLine } from '../src/lines.js';
+import { createBatch } from '../src/batches.js';
+import { Job } from '../src/job.js';
 import { checkedOptions, optionsOfEnvironment } from '../src/options.js';
+import { enqueue, enqueueJobs, enqueueMany } from '../src/producers.js';
+import { drain, runInline } from '../src/testing.js';
 import { afterRefusal, failed, ofError, ofReturn } from '../src/outcome.js';
 import { Pace } from '../src/pace.js';
 import { Reports } from '../src/reports.js';
@@ -45,7 +49,7 @@ test('an error about a wrong option names it, its value, and the allowed values'
                 && error.message.startsWith(`option ${option} `) && / must be .*, but is /.test(error.message), `${option}: ${value}`);
         }
     }
-    assert.throws(() => checkedOptions({ handlers, slot: 1 }), /unknown option slot; the options are queue, queues, patterns,/);
+    assert.throws(() => checkedOptions({ handlers, slot: 1 }), /unknown option slot of a worker; the options are queue, queues, patterns,/);
     for (const option of ['queues', 'patterns']) {
         assert.throws(() => checkedOptions({ handlers, queue: 'q', [option]: ['a'] }), new RegExp(`options queue and ${option} cannot be combined`));
     }
@@ -53,6 +57,33 @@ test('an error about a wrong option names it, its value, and the allowed values'
     assert.throws(() => checkedOptions({}), /option handlers must be/);
     assert.throws(() => checkedOptions({ handlers, workerId: '' }), /workerId \(worker_id, JOBQ_WORKER_ID\)/);
     assert.doesNotMatch(String(catching(() => checkedOptions({ handlers, connection: Symbol('secret') }))), /secret/);
+});
+
+test('every function rejects unknown options, and options that are not an object, before it sends anything', async () => {
+    const nobody = { query() { throw new Error('it was sent'); } };
+    const job = new Job({ row: {} });
+    const functions = {
+        'a worker': (options) => checkedOptions(options),
+        'an enqueue': (options) => enqueue(nobody, 'q', {}, options),
+        'createBatch()': (options) => createBatch(nobody, 'b', options),
+        'drain()': (options) => drain(nobody, handlers, options),
+        'runInline()': (options) => runInline(handlers.mail, {}, options),
+        'waitFor()': (options) => job.waitFor('paid', options),
+        'waitForJobs()': (options) => job.waitForJobs([1], 'all', options),
+        Fail: (options) => new Fail('m', options),
+    };
+    const refused = (call, message) => assert.rejects(async () => call(), (error) => error instanceof OptionError && error.message.startsWith(message));
+    for (const [what, call] of Object.entries(functions)) {
+        for (const option of ['onSucess', 'on_success', 'constructor']) {
+            await refused(() => call({ [option]: { queue: 'm' } }), `unknown option ${option} of ${what}; the options are `);
+        }
+        for (const [value, type] of [['secret', 'string'], [null, 'object'], [['secret'], 'array']]) {
+            await refused(() => call(value), `the options of ${what} must be an object, but are of type ${type}`);
+        }
+    }
+    await refused(() => enqueueMany(nobody, 'q', [1], { prio: 1 }), 'unknown option prio of an enqueue; the options are kind, ');
+    await refused(() => enqueueJobs(nobody, [{ prio: 1 }]), 'unknown option prio of an enqueue; the options are queue, payload, ref, metadata, kind, ');
+    await refused(() => createBatch(nobody, { onSuccess: { queue: 'm' } }), 'option name must be a text, but is of type object');
 });
 
 test('options can be set in the environment', () => {
