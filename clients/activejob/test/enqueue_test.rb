@@ -118,6 +118,23 @@ class EnqueueTest < JobqTest
     ).map { |found| found["n"] }
   end
 
+  def test_a_wrong_callback_or_id_of_a_batch_is_reported
+    %i[on_complete on_success on_failure].each do |option|
+      ["mails", PlainJob, [{ queue: "mails" }]].each do |value|
+        error = assert_raises(Jobq::OptionError) { Jobq::ActiveJob.create_batch("import", option => value) }
+        assert_equal("#{option} must be a job or a hash; it is of class #{value.class}", error.message)
+      end
+    end
+    error = assert_raises(Jobq::OptionError) { Jobq::ActiveJob.create_batch({ "on_success" => { queue: "mails" } }) }
+    assert_equal("name must be a String; it is of class Hash", error.message)
+    [nil, "x", 1.5, -1, 2**63, "1\n"].each do |id|
+      %i[seal_batch batch].each do |name|
+        error = assert_raises(Jobq::OptionError) { Jobq::ActiveJob.public_send(name, id) }
+        assert_equal("id must be the ID of a batch; it is #{id.inspect}", error.message)
+      end
+    end
+  end
+
   def test_a_taken_key_is_reported
     first = later(KeyedJob, 1, "ada")
     second = later(KeyedJob, 1, "ada")

@@ -1,7 +1,7 @@
 // Creates and seals batches on the caller's connection. A batch is a set of jobs; when it has been sealed and all of its jobs have
 // ended, jobq enqueues its callbacks. Jobs join a batch with the option batchId of the functions in producers.js.
 import { checkNames } from './errors.js';
-import { run, specsOf, textOf } from './producers.js';
+import { callbackOf, id as idOf, run, textOf } from './producers.js';
 import { toJson } from './values.js';
 
 /**
@@ -11,26 +11,25 @@ import { toJson } from './values.js';
 export async function createBatch(connection, name = '', options = {}) {
     checkNames(options, ['onComplete', 'onSuccess', 'onFailure', 'metadata'], 'createBatch()');
     const { onComplete, onSuccess, onFailure, metadata } = options;
-    const callbacks = [onComplete, onSuccess, onFailure].map((spec) =>
-        (spec === undefined || spec === null ? null : toJson(specsOf([spec])[0])));
+    const callbacks = Object.entries({ onComplete, onSuccess, onFailure }).map(([option, spec]) => callbackOf(option, spec));
     const [{ id }] = await run(connection, 'SELECT jobq_create_batch($1::text, $2::jsonb, $3::jsonb, $4::jsonb, $5::jsonb) AS id',
         [textOf('name', name), ...callbacks, metadata === undefined ? null : toJson(metadata, 'the metadata')]);
     return String(id);
 }
 
 /** Seals a batch, so that no more jobs can join it: false if it was already sealed, and null if it does not exist. */
-export async function sealBatch(connection, id) {
-    const [{ sealed }] = await run(connection, 'SELECT jobq_seal_batch($1::bigint) AS sealed', [String(id)]);
+export async function sealBatch(connection, batchId) {
+    const [{ sealed }] = await run(connection, 'SELECT jobq_seal_batch($1::bigint) AS sealed', [idOf(batchId, 'batchId')]);
     return sealed;
 }
 
 const NUMBERS = ['total', 'pending', 'running', 'completed', 'failed', 'cancelled', 'progress'];
 
 /** Returns a batch with the numbers of its jobs, or undefined if it does not exist. */
-export async function getBatch(connection, id) {
+export async function getBatch(connection, batchId) {
     const [row] = await run(connection, `SELECT id::text, name, ${NUMBERS.map((name) => `${name}::float8`).join(', ')}, sealed,
                extract(epoch FROM finished_at)::float8 * 1000 AS finished_at, to_jsonb(callbacks::text[]) AS callbacks, error, metadata
-        FROM jobq_get_batch($1::bigint)`, [String(id)]);
+        FROM jobq_get_batch($1::bigint)`, [idOf(batchId, 'batchId')]);
     if (row === undefined) return undefined;
     const { finished_at: finishedAt, ...others } = row;
     // Drivers return floating point numbers as numbers or as texts.

@@ -4,7 +4,7 @@ import { isBroken, isLostLease } from './connection.js';
 import { Cancelled, Suspended, checkNames } from './errors.js';
 import { isFinished } from './outcome.js';
 import { AWAIT, AWAIT_JOBS, COMPLETE_MUST_HOLD, SLEEP, SPAWN, STEP, STEP_DONE } from './statements.js';
-import { specsOf, texts } from './producers.js';
+import { ids as idsOf, specsOf } from './producers.js';
 import { toJson, toOwnInterval, toTime } from './values.js';
 
 const inTransaction = new AsyncLocalStorage();
@@ -129,7 +129,7 @@ export class Job {
         checkNames(options, ['mode', 'timeout'], 'waitForJobs()');
         const { mode = 'all', timeout = null } = options;
         return this.#lastly(async (client) => {
-            const [{ state, results }] = await this.#ask(client, AWAIT_JOBS, texts(ids, 'ids'), name, mode, toOwnInterval(timeout, 'timeout'));
+            const [{ state, results }] = await this.#ask(client, AWAIT_JOBS, idsOf(ids, 'ids'), name, mode, toOwnInterval(timeout, 'timeout'));
             this.#answered(state, `other jobs, ${JSON.stringify(name)}`);
             const found = results.map(({ job_id: id, status, result }) => ({ jobId: String(id), status, result: result ?? null }));
             return { state, results: found };

@@ -17,12 +17,21 @@ const text = (value, option) => {
     if (['string', 'number', 'bigint', 'boolean'].includes(typeof value)) return String(value);
     throw new OptionError(`option ${option} must be an array of texts or numbers, but has ${shown(value)}`);
 };
-/** Converts to an array of text; IDs can be numbers or bigints. */
-export const texts = list(text);
-const id = (value, option) => {
-    if (['string', 'number', 'bigint'].includes(typeof value)) return String(value);
+const texts = list(text);
+const isId = (value) => (['string', 'bigint'].includes(typeof value) || Number.isSafeInteger(value)) && /^\d{1,19}$/.test(value) &&
+    BigInt(value) < 2n ** 63n;
+/** Converts an ID, which can be a text, a number, or a bigint, to a text. */
+export const id = (value, option) => {
+    if (isId(value)) return String(value);
     throw new OptionError(`option ${option} must be an ID, but is ${shown(value)}`);
 };
+const listedId = (value, option) => {
+    if (isId(value)) return String(value);
+    throw new OptionError(`option ${option} must be an array of IDs, but has ${shown(value)}`);
+};
+export const ids = list(listedId);
+// "@ref" names another object of the same call.
+const dependencies = list((value, option) => (typeof value === 'string' && value.startsWith('@') ? value : listedId(value, option)));
 // The message does not show the values, because they may be payloads.
 function mustBeArray(option, values) {
     if (!Array.isArray(values)) throw new OptionError(`option ${option} must be an array, but is of type ${typeof values}`);
@@ -42,7 +51,7 @@ const OPTIONS = {
     uniqueFor: ['unique_for', 'interval', toOwnInterval],
     groupKey: ['group_key', 'text', same],
     concurrencyKey: ['concurrency_key', 'text', same],
-    dependsOn: ['depends_on', 'bigint[]', texts],
+    dependsOn: ['depends_on', 'bigint[]', dependencies],
     onDependencyFailure: ['on_dependency_failure', 'text', same],
     version: ['version', undefined, same],
     requires: ['requires', undefined, texts],
@@ -114,6 +123,13 @@ export async function enqueueJobs(connection, specs) {
 const AS_THEY_ARE = ['queue', 'payload', 'ref', 'metadata'];
 const KEYS_OF_SPECS = [...new Set([...AS_THEY_ARE, ...Object.keys(OPTIONS)])];
 
+/** Returns the spec of a callback as JSON, or null if there is no callback. */
+export function callbackOf(option, spec) {
+    if (spec === undefined || spec === null) return null;
+    if (isObject(spec)) return toJson(specsOf([spec])[0]);
+    throw new OptionError(`option ${option} must be an object, but is of type ${Array.isArray(spec) ? 'array' : typeof spec}`);
+}
+
 /** Returns specs in the format of jobq_enqueue_jobs and jobq_spawn. */
 export function specsOf(specs) {
     mustBeSpecs(specs);
@@ -134,10 +150,12 @@ export function specsOf(specs) {
     });
 }
 
+const isObject = (value) => typeof value === 'object' && value !== null && !Array.isArray(value);
+
 function mustBeSpecs(specs) {
     mustBeArray('specs', specs);
     for (const spec of specs) {
-        if (typeof spec === 'object' && spec !== null && !Array.isArray(spec)) continue;
+        if (isObject(spec)) continue;
         throw new OptionError(`option specs must be an array of objects, but has one of type ${Array.isArray(spec) ? 'array' : typeof spec}`);
     }
 }

@@ -11,7 +11,7 @@ import { bounded, failuresOf } from '../src/failures.js';
 import { Hand } from '../src/hand.js';
 import { Heartbeats, dueAt } from '../src/heartbeats.js';
 import { toLine } from '../src/lines.js';
-import { createBatch } from '../src/batches.js';
+import { createBatch, getBatch, sealBatch } from '../src/batches.js';
 import { Job } from '../src/job.js';
 import { checkedOptions, optionsOfEnvironment } from '../src/options.js';
 import { enqueue, enqueueJobs, enqueueMany } from '../src/producers.js';
@@ -84,6 +84,26 @@ test('every function rejects unknown options, and options that are not an object
     await refused(() => enqueueMany(nobody, 'q', [1], { prio: 1 }), 'unknown option prio of an enqueue; the options are kind, ');
     await refused(() => enqueueJobs(nobody, [{ prio: 1 }]), 'unknown option prio of an enqueue; the options are queue, payload, ref, metadata, kind, ');
     await refused(() => createBatch(nobody, { onSuccess: { queue: 'm' } }), 'option name must be a text, but is of type object');
+});
+
+test('an error about a wrong callback or ID names the option, and nothing is sent', async () => {
+    const nobody = { query() { throw new Error('it was sent'); } };
+    const refused = (promise, message) => assert.rejects(promise, (error) => error instanceof OptionError && error.message === message);
+    for (const option of ['onComplete', 'onSuccess', 'onFailure']) {
+        for (const [value, type] of [['secret', 'string'], [[{ queue: 'secret' }], 'array'], [1, 'number']]) {
+            await refused(createBatch(nobody, 'b', { [option]: value }), `option ${option} must be an object, but is of type ${type}`);
+        }
+    }
+    const wrong = [['x', '"x"'], ['', '""'], [1.5, '1.5'], [-1, '-1'], [2 ** 60, '1152921504606847000'], [2n ** 63n, '9223372036854775808n'],
+        ['@ref', '"@ref"'], [{}, '{}'], [true, 'true'], [[1], '[ 1 ]'], [null, 'null'], [undefined, 'undefined']];
+    for (const [value, shown] of wrong) {
+        for (const call of [sealBatch, getBatch]) await refused(call(nobody, value), `option batchId must be an ID, but is ${shown}`);
+        if (value ?? false) await refused(enqueue(nobody, 'q', {}, { batchId: value }), `option batchId must be an ID, but is ${shown}`);
+        const { error } = await runInline((job) => job.waitForJobs([1, value], 'all'), {}, { client: { query() { throw server('25P01'); } } });
+        assert.equal(error.message, `option ids must be an array of IDs, but has ${shown}`);
+        if (value === '@ref') continue;
+        await refused(enqueueJobs(nobody, [{ dependsOn: ['@ref', value] }]), `option dependsOn must be an array of IDs, but has ${shown}`);
+    }
 });
 
 test('options can be set in the environment', () => {

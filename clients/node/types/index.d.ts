@@ -274,5 +274,5 @@ export interface BatchOptions {
 /** Creates a batch in the caller's transaction and returns its ID. Jobs join it with the option batchId. */
 export declare function createBatch(connection: Producer, name?: string, options?: BatchOptions): Promise<Id>;
 /** Seals a batch, so that no more jobs can join it: false if it was already sealed, and null if it does not exist. */
-export declare function sealBatch(connection: Producer, id: Id | number | bigint): Promise<boolean | null>;
-export declare function getBatch(connection: Producer, id: Id | number | bigint): Promise<Batch | undefined>;
+export declare function sealBatch(connection: Producer, batchId: Id | number | bigint): Promise<boolean | null>;
+export declare function getBatch(connection: Producer, batchId: Id | number | bigint): Promise<Batch | undefined>;

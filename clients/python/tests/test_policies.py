@@ -191,6 +191,26 @@ class ProducerTest(unittest.TestCase):
             with self.subTest(ids=ids), self.assertRaisesRegex(OptionError, "ids"):
                 make_job(1)._await_jobs(ids, "parts", "all", None)
 
+    def test_values_that_are_not_ids_are_rejected(self):
+        for value in ("x", "", "1.5", "-1", 1.5, -1, 2**63, True, [1], {}, b"1", None):
+            for call in (jobq.seal_batch, jobq.aseal_batch, jobq.get_batch, jobq.aget_batch):
+                self.refused("batch_id", value, f"must be an ID; it is {value!r}", call, value)
+            if value is not None:   # None means no batch
+                for call in (jobq.enqueue, jobq.aenqueue):
+                    self.refused("batch_id", value, f"must be an ID; it is {value!r}", call, "q", batch_id=value)
+            self.refused("depends_on", value, f"must be a list of IDs; it has {value!r}", jobq.enqueue, "q", depends_on=[25, value])
+            with self.subTest(value=value), self.assertRaisesRegex(OptionError, 'argument "ids" must be a list of IDs; it has '):
+                make_job(1)._await_jobs([25, value], "parts", "all", None)
+
+    def test_callbacks_that_are_not_dicts_are_rejected(self):
+        for value in ("secret", ["secret"], [{"queue": "secret"}], 5):
+            shown = f"is of type {type(value).__name__}"
+            for call in (jobq.create_batch, jobq.acreate_batch):
+                for name in ("on_complete", "on_success", "on_failure"):
+                    self.refused(name, value, f"must be a dict; it {shown}", call, "b", **{name: value})
+                if value != "secret":
+                    self.refused("name", value, shown, call, value)
+
     def test_values_that_are_not_times_are_rejected(self):
         for value in (float("inf"), float("nan"), 1e300, True, b"5", [5]):
             for name in ("max_runtime", "heartbeat_timeout", "unique_for"):

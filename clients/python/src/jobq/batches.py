@@ -4,10 +4,10 @@ take the same connections, and neither begin nor end a transaction."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from .enqueue import arun_on, run_on
-from .parameters import specs_of
+from .parameters import id_of, spec_of, text_of
 from .statements import as_json, specs_as_json
 
 Spec = Mapping[str, Any]
@@ -20,39 +20,40 @@ _GET = f"SELECT {', '.join(_COLUMNS)} FROM jobq_get_batch(%s::bigint)"
 def create_batch(connection: Any, name: str = "", *, on_complete: Optional[Spec] = None, on_success: Optional[Spec] = None,
                  on_failure: Optional[Spec] = None, metadata: Any = None) -> int:
     """Creates a batch and returns its ID. Each callback is an object whose keys are parameters of enqueue()."""
-    return int(run_on(connection, *_create(name, (on_complete, on_success, on_failure), metadata))[0][0])
+    return int(run_on(connection, *_create(name, on_complete, on_success, on_failure, metadata))[0][0])
 
 
 async def acreate_batch(connection: Any, name: str = "", *, on_complete: Optional[Spec] = None, on_success: Optional[Spec] = None,
                         on_failure: Optional[Spec] = None, metadata: Any = None) -> int:
     """Creates a batch on an async connection. See create_batch()."""
-    return int((await arun_on(connection, *_create(name, (on_complete, on_success, on_failure), metadata)))[0][0])
+    return int((await arun_on(connection, *_create(name, on_complete, on_success, on_failure, metadata)))[0][0])
 
 
 def seal_batch(connection: Any, batch_id: int) -> Optional[bool]:
     """Seals a batch, so that no more jobs can join it. Returns False if it was already sealed, and None if it does not exist."""
-    return run_on(connection, _SEAL, [batch_id])[0][0]
+    return run_on(connection, _SEAL, [id_of("batch_id", batch_id)])[0][0]
 
 
 async def aseal_batch(connection: Any, batch_id: int) -> Optional[bool]:
     """Seals a batch on an async connection. See seal_batch()."""
-    return (await arun_on(connection, _SEAL, [batch_id]))[0][0]
+    return (await arun_on(connection, _SEAL, [id_of("batch_id", batch_id)]))[0][0]
 
 
 def get_batch(connection: Any, batch_id: int) -> Optional[Dict[str, Any]]:
     """Returns the columns of the view jobq.batches, or None if the batch does not exist."""
-    return _batch(run_on(connection, _GET, [batch_id]))
+    return _batch(run_on(connection, _GET, [id_of("batch_id", batch_id)]))
 
 
 async def aget_batch(connection: Any, batch_id: int) -> Optional[Dict[str, Any]]:
     """Returns a batch on an async connection. See get_batch()."""
-    return _batch(await arun_on(connection, _GET, [batch_id]))
+    return _batch(await arun_on(connection, _GET, [id_of("batch_id", batch_id)]))
 
 
-def _create(name: str, callbacks: Sequence[Optional[Spec]], metadata: Any) -> Tuple[str, List[Any]]:
-    specs = [None if one is None else specs_as_json(specs_of([one]))[1:-1] for one in callbacks]
+def _create(name: str, on_complete: Optional[Spec], on_success: Optional[Spec], on_failure: Optional[Spec], metadata: Any) -> Tuple[str, List[Any]]:
+    callbacks = {"on_complete": on_complete, "on_success": on_success, "on_failure": on_failure}
+    specs = [None if spec is None else specs_as_json([spec_of(argument, spec)])[1:-1] for argument, spec in callbacks.items()]
     return ("SELECT jobq_create_batch(%s::text, %s::jsonb, %s::jsonb, %s::jsonb, %s::jsonb)",
-            [name, *specs, None if metadata is None else as_json(metadata)])
+            [text_of("name", name), *specs, None if metadata is None else as_json(metadata)])
 
 
 def _batch(rows: List[Any]) -> Optional[Dict[str, Any]]:

@@ -11,7 +11,7 @@ from . import statements
 from .errors import STOPS, Cancelled, Delay, Lost, Waiting, is_lost_lease, is_unanswered
 from .lines import Lines
 from .outcome import VERIFY
-from .parameters import interval, moment, whole_numbers
+from .parameters import ids_of, interval, moment
 from .statements import Row, as_json, specs_as_json, time_of
 
 Call = Tuple[str, List[Any]]
@@ -127,7 +127,7 @@ class BaseJob:
         return self._of_lease(statements.AWAIT, event, interval(timeout, "timeout"), name)
 
     def _await_jobs(self, ids: Sequence[int], name: str, mode: str, timeout: Optional[Delay]) -> Call:
-        return self._of_lease(statements.AWAIT_JOBS, whole_numbers("ids", ids), name, mode, interval(timeout, "timeout"))
+        return self._of_lease(statements.AWAIT_JOBS, ids_of("ids", ids), name, mode, interval(timeout, "timeout"))
 
     def _spawn(self, name: str, specs: Sequence[Mapping[str, Any]]) -> Call:
         return self._of_lease(statements.SPAWN, name, specs_as_json(specs))

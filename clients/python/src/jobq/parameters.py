@@ -4,6 +4,7 @@ a list of its characters, or a fraction used as an integer."""
 from __future__ import annotations
 
 import operator
+import re
 from datetime import datetime, timedelta
 from typing import Any, List, Mapping, Optional, Union
 
@@ -19,7 +20,7 @@ TYPES = {
 OPTIONS = frozenset(("version", "requires", "heartbeat_timeout", "max_runtime", "expires_at", "expires_in", "batch_id", "limits"))
 """Keys of the parameter options."""
 _LISTS = {"text[]": "a list of texts", "timestamptz[]": "a list of times", "int[]": "a list of whole numbers",
-          "bigint[]": "a list of whole numbers"}
+          "bigint[]": "a list of IDs"}
 
 
 def value_of(name: str, value: Any) -> Any:
@@ -27,10 +28,14 @@ def value_of(name: str, value: Any) -> Any:
     kind = TYPES[name]
     if kind == "interval":
         return interval(value, name)
-    if kind in ("int", "bigint"):
+    if kind == "int":
         return _whole(name, value, "be a whole number")
-    if kind in ("int[]", "bigint[]"):
-        return whole_numbers(name, value)
+    if kind == "bigint":
+        return id_of(name, value)
+    if kind == "int[]":
+        return [one if one is None else _whole(name, one, "be a list of whole numbers", "has") for one in _listed(name, value, _LISTS[kind])]
+    if kind == "bigint[]":   # "@ref" names another object of the same call
+        return [one if isinstance(one, str) and one.startswith("@") else _listed_id(name, one) for one in _listed(name, value, _LISTS[kind])]
     if kind == "timestamptz":
         return moment(name, value)
     if kind == "timestamptz[]":
@@ -56,16 +61,31 @@ def moment(name: str, value: Any) -> Optional[Union[datetime, str]]:
     raise _wrong(name, "be a datetime with a time zone (tzinfo), or a timestamp's text", f"is {value!r}")
 
 
+def text_of(name: str, value: Any) -> str:
+    """Returns the text. The error message does not show other values, because they may be misplaced payloads."""
+    if not isinstance(value, str):
+        raise _wrong(name, "be a text", f"is of type {type(value).__name__}")
+    return value
+
+
 def queue_of(queue: Any) -> str:
-    """Returns the queue name. The error message does not show the value, because it may be a misplaced payload."""
-    if not isinstance(queue, str):
-        raise _wrong("queue", "be a text", f"is of type {type(queue).__name__}")
-    return queue
+    return text_of("queue", queue)
 
 
-def whole_numbers(name: str, values: Any) -> List[Any]:
-    return [value if value is None else _whole(name, value, "be a list of whole numbers", "has")
-            for value in _listed(name, values, _LISTS["int[]"])]
+def id_of(name: str, value: Any, rule: str = "be an ID", verb: str = "is") -> Any:
+    """Returns an ID, which can also be a text of digits."""
+    found = _whole(name, value, rule, verb)
+    if isinstance(found, str) and not re.fullmatch("[0-9]{1,19}", found, re.ASCII) or not 0 <= int(found) < 2**63:
+        raise _wrong(name, rule, f"{verb} {value!r}")
+    return found
+
+
+def _listed_id(name: str, value: Any) -> Any:
+    return id_of(name, value, "be a list of IDs", "has")
+
+
+def ids_of(name: str, values: Any) -> List[Any]:
+    return [_listed_id(name, value) for value in _listed(name, values, "a list of IDs")]
 
 
 def payloads_of(payloads: Any) -> List[Any]:
@@ -86,9 +106,14 @@ def specs_of(specs: Any) -> List[Mapping[str, Any]]:
     return found
 
 
+def spec_of(name: str, spec: Any) -> Mapping[str, Any]:
+    if not isinstance(spec, Mapping):
+        raise _wrong(name, "be a dict", f"is of type {type(spec).__name__}")
+    return spec
+
+
 def _whole(name: str, value: Any, rule: str, verb: str = "is") -> Any:
-    """Returns an integer. Rejects text, because the server would not round it: "12" is an ID, and "@ref" a dependency on another
-    spec."""
+    """Returns an integer. Accepts text, which the server does not round."""
     if isinstance(value, str):
         return value
     try:
