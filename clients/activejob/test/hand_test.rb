@@ -16,6 +16,24 @@ class HandTest < Minitest::Test
     end
   end
 
+  def test_wrong_slots_and_patterns_are_rejected
+    wrong = lambda do |message, **options|
+      assert_equal(message, assert_raises(Jobq::OptionError) { Jobq::Options.new(**options) }.message)
+    end
+    %i[queues patterns].each do |name|
+      [0, 1001, 0.5, "3", nil].each do |slots|
+        wrong.call("option \"#{name}\" must have an integer from 1 to 1000 as the slots of \"b\"; it has #{slots.inspect}",
+                   name => { "a" => 1, "b" => slots })
+      end
+    end
+    ["x\\", "\\", "a\\\\\\"].each do |pattern|
+      [["a%", pattern], { pattern => 1 }].each do |patterns|
+        wrong.call("option \"patterns\" must not have a pattern that ends with a single backslash; it has #{pattern.inspect}", patterns: patterns)
+      end
+    end
+    assert(Jobq::Options.new(patterns: ["a\\\\", "\\%\n"], queues: ["x\\"]))
+  end
+
   def test_a_job_whose_report_is_being_sent_gets_no_heartbeat
     first, second = claimed(1, 2)
     first.ended = :verify

@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { hostname } from 'node:os';
 import process from 'node:process';
 import { OptionError, checkNames } from './errors.js';
+import { isPattern } from './patterns.js';
 import { shown } from './values.js';
 
 const PORT = /^(?:([^:[\]]+):|\[([^\]]+)\]:)?(\d{1,5})$/;
@@ -19,10 +20,18 @@ const port = (value) => {
     return found && found.port >= 1 && found.port <= 65535;
 };
 const list = (element) => (value) => Array.isArray(value) && value.length <= 1000 && value.every(element);
-const queues = (nameAllowed) => (value) => {
+const queues = (option, nameAllowed) => (value) => {
     if (typeof value !== 'object' || value === null) return false;
     const names = Array.isArray(value) ? value : Object.keys(value);
-    return names.length >= 1 && names.length <= 1000 && names.every(nameAllowed) && (Array.isArray(value) || Object.values(value).every(count));
+    if (names.length < 1 || names.length > 1000 || !names.every(nameAllowed)) return false;
+    const wrong = Array.isArray(value) ? undefined : Object.entries(value).find(([, slots]) => !count(slots));
+    if (!wrong) return true;
+    throw new OptionError(`option ${option} must have a whole number of slots from 1 to 1000 for ${shown(wrong[0])}, but has ${shown(wrong[1])}`);
+};
+const pattern = (value) => {
+    if (!name(126)(value)) return false;
+    if (isPattern(value)) return true;
+    throw new OptionError(`option patterns must not have a pattern that ends with a single backslash, but has ${shown(value)}`);
 };
 const slotsOfObjects = (...given) => given.flatMap((one) => (one && !Array.isArray(one) ? Object.values(one) : []));
 const sumOf = (slots) => Math.min(1000, slots.reduce((sum, one) => sum + one, 0));
@@ -36,8 +45,8 @@ const connection = (value) => ['string', 'object', 'function'].includes(typeof v
 // environment: the variable that optionsOfEnvironment() reads. otherwise: the default; without it, the option is undefined.
 const OPTIONS = {
     queue: { environment: 'JOBQ_QUEUE', allowed: name(63), says: 'a name of 1 to 63 bytes', otherwise: () => 'default' },
-    queues: { allowed: queues(name(63)), says: 'an array of queues, or an object with the slots of each queue' },
-    patterns: { allowed: queues(name(126)), says: 'an array of patterns, or an object with the slots of each queue that a pattern matches' },
+    queues: { allowed: queues('queues', name(63)), says: 'an array of queues, or an object with the slots of each queue' },
+    patterns: { allowed: queues('patterns', pattern), says: 'an array of patterns, or an object with the slots of each queue that a pattern matches' },
     queueOrder: {
         environment: 'JOBQ_QUEUE_ORDER', allowed: (value) => ['listed', 'random', 'oldest'].includes(value),
         says: "'listed', 'random', or 'oldest'", otherwise: () => 'listed',

@@ -1,6 +1,9 @@
 // Patterns of queue names, with the syntax of LIKE. Needs no server.
 const WILDCARDS = { '%': '.*', _: '.' };
 
+/** Returns false if the server would reject the pattern because its last backslash precedes no character. */
+export const isPattern = (text) => /^(?:\\.|[^\\])*$/su.test(text);
+
 const regexOf = (pattern) => new RegExp(`^${[...pattern.matchAll(/\\.|./gsu)]
     .map(([part]) => WILDCARDS[part] ?? [...part].at(-1).replace(/[\\^$.*+?()[\]{}|/-]/, '\\$&')).join('')}$`, 'su');
 

@@ -41,7 +41,7 @@ test('an error about a wrong option names it, its value, and the allowed values'
         workerId: ['', 'backend:1', 'w'.repeat(256)], heartbeatTimeout: [0.009], waitTimeout: [-1], pollInterval: [0],
         heartbeatInterval: [0], versions: ['1', [1.5]], capabilities: [[7]], connection: [7], logger: [{}], heartbeatThread: [1],
         errorDetails: ['yes', 1], onError: [1], livenessFile: ['', 7], livenessPort: [0, 65536, true, 'host', '::1:80', '1.5'],
-        handlers: [{}, { mail: 7 }, 'mail'], queues: ['q', [], {}, [7], { q: 0 }], patterns: ['%', [], ['p'.repeat(127)], { '%': 0.5 }],
+        handlers: [{}, { mail: 7 }, 'mail'], queues: ['q', [], {}, [7]], patterns: ['%', [], ['p'.repeat(127)]],
     };
     for (const [option, values] of Object.entries(wrong)) {
         for (const value of values) {
@@ -53,6 +53,17 @@ test('an error about a wrong option names it, its value, and the allowed values'
     for (const option of ['queues', 'patterns']) {
         assert.throws(() => checkedOptions({ handlers, queue: 'q', [option]: ['a'] }), new RegExp(`options queue and ${option} cannot be combined`));
     }
+    const refused = (options, message) => assert.throws(() => checkedOptions({ handlers, ...options }), { name: 'OptionError', message });
+    for (const option of ['queues', 'patterns']) {
+        for (const [slots, shown] of [[0, '0'], [1001, '1001'], [0.5, '0.5'], ['3', '"3"'], [undefined, 'undefined']]) {
+            refused({ [option]: { a: 1, b: slots } }, `option ${option} must have a whole number of slots from 1 to 1000 for "b", but has ${shown}`);
+        }
+    }
+    for (const pattern of ['x\\', '\\', 'a\\\\\\']) {
+        const message = `option patterns must not have a pattern that ends with a single backslash, but has ${JSON.stringify(pattern)}`;
+        for (const patterns of [['a%', pattern], { [pattern]: 1 }]) refused({ patterns }, message);
+    }
+    assert.ok(checkedOptions({ handlers, patterns: ['a\\\\', '\\%\n', '\\\u{1F600}'], queues: ['x\\'] }));
     assert.equal(checkedOptions({ handlers, queues: { a: 2 }, patterns: { 'b%': 3 } }).slots, 5);
     assert.throws(() => checkedOptions({}), /option handlers must be/);
     assert.throws(() => checkedOptions({ handlers, workerId: '' }), /workerId \(worker_id, JOBQ_WORKER_ID\)/);

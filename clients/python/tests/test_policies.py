@@ -42,6 +42,24 @@ class OptionsTest(unittest.TestCase):
             with self.subTest(name=name, value=value), self.assertRaisesRegex(OptionError, f'"{name}"'):
                 Options(**{name: value})
 
+    def test_errors_about_slots_name_the_queue(self):
+        for name in ("queues", "patterns"):
+            for slots in (0, 1001, 0.5, "3", True, None):
+                with self.subTest(name=name, slots=slots), self.assertRaises(OptionError) as caught:
+                    Options(**{name: {"a": 1, "b": slots}})
+                self.assertEqual(str(caught.exception), f'''option "{name}" must have an integer from 1 to 1000 as the slots of 'b'; it has {slots!r}''')
+            with self.assertRaisesRegex(OptionError, f'option "{name}" must have {name} that are texts of 1 to [0-9]+ bytes; it has 7'):
+                Options(**{name: ["a", 7]})
+
+    def test_a_pattern_that_ends_with_a_single_backslash_is_rejected(self):
+        for pattern in ("x\\", "\\", "a\\\\\\"):
+            for patterns in (["a%", pattern], {pattern: 1}):
+                with self.subTest(patterns=patterns), self.assertRaises(OptionError) as caught:
+                    Options(patterns=patterns)
+                self.assertEqual(str(caught.exception),
+                                 f'option "patterns" must not have a pattern that ends with a single backslash; it has {pattern!r}')
+        Options(patterns=["a\\\\", "\\%\n"], queues=["x\\"])
+
     def test_environment(self):
         found = options_of_environment({"JOBQ_QUEUE": "q", "JOBQ_SLOTS": "3", "JOBQ_GRACE": "1.5", "JOBQ_BATCH": "", "SLOTS": "9"})
         self.assertEqual(found, {"queue": "q", "slots": 3, "grace": 1.5})

@@ -44,8 +44,8 @@ module Jobq
       end
     end
 
-    def self.wrong(name, value, rule)
-      OptionError.new("option \"#{name}\" must #{rule}; it is #{value.inspect}")
+    def self.wrong(name, value, rule, verb = "is")
+      OptionError.new("option \"#{name}\" must #{rule}; it #{verb} #{value.inspect}")
     end
 
     def initialize(**given)
@@ -99,8 +99,17 @@ module Jobq
       named = value(option)
       names = named.is_a?(Hash) ? named.keys : named
       fits = names.is_a?(Array) && names.size.between?(1, MOST) && names.all? { |name| name.is_a?(String) && name.bytesize.between?(1, most) }
-      fits &&= named.is_a?(Array) || named.values.all? { |slots| slots.is_a?(Integer) && slots.between?(1, MOST) }
       wrong(option, "be an array of 1 to #{MOST} #{option}, or a hash with the slots of each queue") unless fits
+
+      refused = option == :patterns && names.find { |pattern| !Patterns.valid?(pattern) }
+      raise self.class.wrong(option, refused, "not have a pattern that ends with a single backslash", "has") if refused
+
+      check_slots(option, named) if named.is_a?(Hash)
+    end
+
+    def check_slots(option, named)
+      name, slots = named.find { |_, count| !count.is_a?(Integer) || !count.between?(1, MOST) }
+      raise self.class.wrong(option, slots, "have an integer from 1 to #{MOST} as the slots of #{name.inspect}", "has") if name
     end
 
     def check

@@ -5,6 +5,11 @@ module Jobq
   class Patterns
     WILDCARDS = { "%" => ".*", "_" => "." }.freeze
 
+    # Returns false if the server would reject the pattern because its last backslash precedes no character.
+    def self.valid?(pattern)
+      /\A(?:\\.|[^\\])*\z/m.match?(pattern)
+    end
+
     # slots: the maximum number of running jobs of each queue that a pattern matches.
     def initialize(slots)
       @slots = slots.transform_keys do |pattern|

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any, Mapping, Optional, Sequence, Tuple, Union
 
 from .errors import Delay, OptionError
+from .patterns import is_pattern
 
 MOST = 1000
 MOST_QUEUES = 1000
@@ -129,6 +130,9 @@ def _checked(name: str, value: Any) -> Any:
         value = _queues(name, value, 63)
     elif name == "patterns":
         value = _queues(name, value, MOST_PATTERN_BYTES)
+        for pattern in value:
+            if not is_pattern(pattern):
+                raise _wrong(name, pattern, "not have a pattern that ends with a single backslash", "has")
     elif name == "queue_order":
         if value not in QUEUE_ORDERS:
             raise _wrong(name, value, "be " + " or ".join(repr(order) for order in QUEUE_ORDERS))
@@ -144,26 +148,26 @@ def _queues(name: str, value: object, most: int) -> Any:
     if isinstance(value, (str, bytes)) or not isinstance(value, (Mapping, Sequence)) or not 1 <= len(value) <= MOST_QUEUES:
         raise _wrong(name, value, f"be a dict or list of 1 to {MOST_QUEUES} {name}")
     for queue in value:
-        _check_name(name, queue, most)
+        _check_name(name, queue, most, f"have {name} that are texts of 1 to {most} bytes", "has")
     if not isinstance(value, Mapping):
         return list(value)
-    for slots in value.values():
-        _check_count(name, slots)
+    for queue, slots in value.items():
+        _check_count(name, slots, f"have an integer from 1 to {MOST} as the slots of {queue!r}", "has")
     return dict(value)
 
 
-def _wrong(name: str, value: object, rule: str) -> OptionError:
-    return OptionError(f'option "{name}" must {rule}; it is {value!r}')
+def _wrong(name: str, value: object, rule: str, verb: str = "is") -> OptionError:
+    return OptionError(f'option "{name}" must {rule}; it {verb} {value!r}')
 
 
-def _check_name(name: str, value: object, most: int) -> None:
+def _check_name(name: str, value: object, most: int, rule: Optional[str] = None, verb: str = "is") -> None:
     if not isinstance(value, str) or not 1 <= len(value.encode()) <= most:
-        raise _wrong(name, value, f"be a text of 1 to {most} bytes")
+        raise _wrong(name, value, rule or f"be a text of 1 to {most} bytes", verb)
 
 
-def _check_count(name: str, value: object) -> None:
+def _check_count(name: str, value: object, rule: str = f"be an integer from 1 to {MOST}", verb: str = "is") -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST:
-        raise _wrong(name, value, f"be an integer from 1 to {MOST}")
+        raise _wrong(name, value, rule, verb)
 
 
 def _check_port(name: str, value: object) -> None:

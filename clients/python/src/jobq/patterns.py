@@ -8,6 +8,11 @@ from typing import Mapping, Optional
 _WILDCARDS = {"%": ".*", "_": "."}
 
 
+def is_pattern(text: str) -> bool:
+    """Returns False if the server would reject the pattern because its last backslash precedes no character."""
+    return re.fullmatch(r"(?:\\.|[^\\])*", text, re.DOTALL) is not None
+
+
 def _regex_of(pattern: str) -> re.Pattern[str]:
     return re.compile("".join(_WILDCARDS.get(part) or re.escape(part[-1]) for part in re.findall(r"\\.|.", pattern, re.DOTALL)), re.DOTALL)
 
