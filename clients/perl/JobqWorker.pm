@@ -568,7 +568,15 @@ sub text_of
 sub check { my ($self) = @_; my $reason = $self->cancelled; die thrown(stop => $reason) if $reason; return; }
 
 # Functions with which a handler ends with another outcome.
-sub fail   { my ($self, $message, %given) = @_; die thrown(what => 'fail', text => text_of($message), %given); }
+sub fail
+{
+    my ($self, $message, %given) = @_;
+    for my $name (sort keys %given)
+    {
+        die qq(unknown option "$name" of fail; the options are retry_in and final\n) if $name !~ /\A(?:retry_in|final)\z/;
+    }
+    die thrown(what => 'fail', text => text_of($message), %given);
+}
 sub snooze { my ($self, $delay) = @_; die thrown(what => 'snooze', delay => $delay); }
 
 sub dbh { my ($self) = @_; return $self->{dbh} ||= JobqWorker::connect_now(); }
