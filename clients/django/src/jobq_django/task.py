@@ -13,10 +13,7 @@ import jobq
 
 from .database import alias, connection
 
-OPTIONS = frozenset((
-    "queue", "priority", "run_at", "max_attempts", "unique_key", "on_conflict", "unique_for", "group_key", "concurrency_key",
-    "depends_on", "on_dependency_failure", "version", "requires", "heartbeat_timeout", "max_runtime", "expires_at",
-    "expires_in", "batch_id", "metadata"))
+OPTIONS = frozenset(inspect.signature(jobq.enqueue).parameters) - {"connection", "kind", "payload"}
 registry: Dict[str, "Task"] = {}
 
 

@@ -48,7 +48,7 @@ class EnqueueTest(TestCase):
                          (self.queue, "shop.tasks.charge", '{"args": [7], "kwargs": {"amount": 3}}', -3, at, "scheduled"))
 
     def test_options_of_the_task_and_of_the_call(self):
-        job_id = tasks.index.using(queue=self.queue, max_attempts=2).enqueue("tea")
+        job_id = tasks.index.using(queue=self.queue, max_attempts=2, limits=[]).enqueue("tea")
         self.assertEqual(self.row(job_id, "unique_key, max_attempts, metadata->>'team'"), ("product tea", 2, "red"))
         self.assertEqual(tasks.index.using(queue=self.queue).enqueue("tea"), job_id)
         self.assertEqual(tasks.index.options["max_attempts"], 7)
@@ -78,7 +78,7 @@ class EnqueueTest(TestCase):
         self.assertEqual(tasks.charge.__name__, "charge")
 
     def test_wrong_use_is_told(self):
-        with self.assertRaisesMessage(TypeError, "unknown option colour of a task; the options are concurrency_key, "):
+        with self.assertRaisesMessage(TypeError, "unknown option colour of a task; the options are batch_id, concurrency_key, "):
             tasks.charge.using(colour=1)
         with self.assertRaisesMessage(ValueError, "duplicate task name 'flaky'"):
             task(lambda: None, name="flaky")
