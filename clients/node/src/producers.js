@@ -66,7 +66,12 @@ const OPTIONS = {
 
 const pick = (...names) => Object.fromEntries(names.map((name) => [name, OPTIONS[name]]));
 const OPTIONS_OF_MANY = {
-    ...pick('kind', 'priority', 'runAt', 'maxAttempts', 'batchId', 'limits'),
+    ...pick('kind', 'priority', 'runAt', 'maxAttempts', 'version', 'requires', 'heartbeatTimeout', 'maxRuntime', 'expiresAt', 'expiresIn',
+        'batchId', 'limits'),
+    // Parameters of jobq_enqueue that are keys of the parameter "options" of jobq_enqueue_many.
+    onConflict: ['on_conflict', undefined, same],
+    uniqueFor: ['unique_for', undefined, toOwnInterval],
+    metadata: ['metadata', undefined, same],
     uniqueKeys: ['unique_keys', 'text[]', texts],
     groupKeys: ['group_keys', 'text[]', texts],
     concurrencyKeys: ['concurrency_keys', 'text[]', texts],
@@ -90,15 +95,13 @@ export async function enqueue(connection, queue = 'default', payload = {}, optio
     });
 }
 
-/**
- * Enqueues one job per payload, in one statement: [{id, isNew}]. Unlike enqueueJobs(), takes no metadata, so jobs carry no trace
- * context.
- */
+/** Enqueues one job per payload, in one statement: [{id, isNew}]. */
 export async function enqueueMany(connection, queue, payloads, options = {}) {
     mustBeArray('payloads', payloads);
     checkNames(options, Object.keys(OPTIONS_OF_MANY), 'an enqueue');
-    return sending({ queue, count: payloads.length }, async () => {
-        const { names, values } = argumentsOf(options, OPTIONS_OF_MANY, 3);
+    return sending({ queue, count: payloads.length }, async (send) => {
+        const metadata = send.into(options.metadata);
+        const { names, values } = argumentsOf({ ...options, metadata }, OPTIONS_OF_MANY, 3);
         const rows = await run(connection, `SELECT job_id, is_new FROM jobq_enqueue_many($1::text, $2::jsonb[]${names})`,
             [textOf('queue', queue), payloads.map((payload) => toJson(payload, 'a payload')), ...values]);
         return rows.map(enqueued);

@@ -71,7 +71,7 @@ test('an unknown option, a missing connection, and a rejected call are errors', 
     await assert.rejects(enqueue(pool, 'wrong', {}, { prio: 1 }), /unknown option prio of an enqueue; the options are kind, priority,/);
     await assert.rejects(enqueue({}, 'wrong'), /the connection must be a client/);
     await assert.rejects(enqueue(pool, 'wrong', {}, { priority: 40000 }), { code: '22003' });
-    await assert.rejects(enqueueMany(pool, 'wrong', [1], { metadata: {} }), /unknown option metadata/);
+    await assert.rejects(enqueueMany(pool, 'wrong', [1], { dependsOn: [1] }), /unknown option dependsOn/);
     await assert.rejects(enqueueJobs(pool, [{ queue: 'wrong', prio: 1 }]), /unknown option prio/);
     assert.equal(await count('wrong'), 0);
 });
@@ -177,6 +177,30 @@ test('many jobs: the answers have the order of the payloads and say which jobs a
         { payload: 'c', priority: 3, group_key: null, concurrency_key: null },
     ]);
     assert.deepEqual(await enqueueMany(pool, 'many', []), []);
+});
+
+test('many jobs accept all options of jobq_enqueue_many', async () => {
+    await database.query("SELECT jobq_set_named_limit('all', ARRAY['all options'], max_running => 2)");
+    const runAt = new Date('2100-01-02T03:04:05Z');
+    const given = {
+        runAt, maxAttempts: 4, version: 7, requires: ['gpu'], heartbeatTimeout: '90 s', maxRuntime: 7200.5, expiresIn: 60, limits: ['all'],
+        metadata: { who: 'me' }, uniqueKeys: ['u', null], uniqueFor: 3600, onConflict: 'replace',
+    };
+    const [first, second] = await enqueueMany(pool, 'all options', [1, 2], given);
+    assert.deepEqual((await enqueueMany(pool, 'all options', [3], { ...given, uniqueKeys: ['u'] })), [{ id: first.id, isNew: false }]);
+    const { expiresIn, ...others } = given;
+    await enqueueMany(pool, 'all options', [2], { ...others, uniqueKeys: ['x'], expiresAt: new Date(runAt.getTime() + expiresIn * 1000) });
+    const jobs = await database.query(`SELECT payload, max_attempts, version, requires, heartbeat_timeout::text, max_runtime::text, expires_at, limits,
+        metadata, unique_key, unique_for::text FROM jobq.jobs WHERE queue = 'all options' ORDER BY id`);
+    const same = {
+        max_attempts: 4, version: 7, requires: ['gpu'], heartbeat_timeout: '00:01:30', max_runtime: '02:00:00.5',
+        expires_at: new Date('2100-01-02T03:05:05Z'), limits: ['all'], metadata: { who: 'me' },
+    };
+    assert.deepEqual(jobs, [
+        { ...same, payload: 3, unique_key: 'u', unique_for: '01:00:00' }, { ...same, payload: 2, unique_key: null, unique_for: null },
+        { ...same, payload: 2, unique_key: 'x', unique_for: '01:00:00' },
+    ]);
+    assert.notEqual(first.id, second.id);
 });
 
 test('a graph of jobs is enqueued in one call', async () => {

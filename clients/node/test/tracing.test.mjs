@@ -56,8 +56,11 @@ test('a rejected enqueue has a span with the error', async () => {
     assert.deepEqual([span.attributes['error.type'], span.events[0].name], ['DatabaseError', 'exception']);
 });
 
-test('a span of many jobs has their number, and jobs of enqueueJobs get the context', async () => {
-    await within(() => enqueueMany(pool, 'many', [1, 2, 3]));
+test('a span of many jobs has their number, and the jobs get the context', async () => {
+    const [, many] = await within(() => enqueueMany(pool, 'many', [1, 2, 3], { metadata: { order: 7 } }));
+    const { traceparent, order } = (await database.job(many.id)).metadata;
+    assert.ok(traceparent.includes(named('send many')[0].spanContext().spanId));
+    assert.equal(order, 7);
     assert.equal(named('send many')[0].attributes['messaging.batch.message_count'], 3);
     const [job] = await within(() => enqueueJobs(pool, [{ queue: 'specs' }, { queue: 'specs' }]));
     const { spanId } = named('send specs')[0].spanContext();

@@ -24,7 +24,7 @@ const worker = new Worker({
 const status: Promise<0 | 1> = run(worker);
 
 async function produce(pool: pg.Pool, client: pg.Client, database: knex.Knex): Promise<string[]> {
-    await enqueueMany(pool, 'q', [1, 2], { uniqueKeys: ['a', null] });
+    await enqueueMany(pool, 'q', [1, 2], { uniqueKeys: ['a', null], uniqueFor: 60, expiresIn: '1 day', metadata: { a: 1 } });
     await enqueueJobs(client, [{ queue: 'q', ref: 'a' }, { dependsOn: ['@a', 3n], runAt: new Date() }]);
     return database.transaction(async (trx) => [await enqueue(trx, 'q', { n: 1 }, { kind: 'resize', uniqueFor: '1 day' })]);
 }

@@ -207,18 +207,14 @@ export interface EnqueueOptions {
     metadata?: Record<string, unknown>;
 }
 
-export interface EnqueueManyOptions {
-    kind?: string;
-    priority?: number;
-    runAt?: Time;
-    maxAttempts?: number;
+/** The options apply to all jobs of the call. The arrays have one element per job. */
+export interface EnqueueManyOptions
+    extends Omit<EnqueueOptions, 'uniqueKey' | 'groupKey' | 'concurrencyKey' | 'dependsOn' | 'onDependencyFailure'> {
     uniqueKeys?: readonly (string | null)[];
     groupKeys?: readonly (string | null)[];
     concurrencyKeys?: readonly (string | null)[];
     runAts?: readonly Time[];
     priorities?: readonly number[];
-    batchId?: Id | number | bigint;
-    limits?: readonly string[];
 }
 
 /** A job for enqueueJobs() or spawn(). ref: a name that the dependsOn of later objects can use as "@ref". */

@@ -197,6 +197,19 @@ class EnqueueTest(Base):
         self.assertEqual([row.is_new for row in rows], [True, True, False])
         self.assertEqual(rows[0].job_id, rows[2].job_id)
 
+    def test_many_accept_every_option(self):
+        when = dt.datetime(2035, 1, 2, tzinfo=dt.timezone.utc)
+        self.connection.execute("SELECT jobq_set_named_limit('all', %s, max_running => 2)", ([self.queue],))
+        given = dict(run_at=when, max_attempts=3, version=2, requires=["gpu"], heartbeat_timeout=90, max_runtime="2 h", limits=["all"],
+                     metadata={"order": 17}, unique_for=dt.timedelta(hours=1), on_conflict="replace")
+        first = jobq.enqueue_many(self.connection, self.queue, [1, 2], unique_keys=["a", None], expires_in=90, **given)
+        again = jobq.enqueue_many(self.connection, self.queue, [3], unique_keys=["a"], expires_at=when + dt.timedelta(seconds=90), **given)
+        self.assertEqual(again, [(first[0].job_id, False)])
+        rows = self.connection.execute("""SELECT payload, run_at, max_attempts, version, requires, heartbeat_timeout, max_runtime, limits,
+            metadata, expires_at, unique_key, unique_for FROM jobq.jobs WHERE queue = %s ORDER BY id""", (self.queue,)).fetchall()
+        same = (when, 3, 2, ["gpu"], dt.timedelta(seconds=90), dt.timedelta(hours=2), ["all"], {"order": 17}, when + dt.timedelta(seconds=90))
+        self.assertEqual(rows, [(3, *same, "a", dt.timedelta(hours=1)), (2, *same, None, None)])
+
     def test_jobs(self):
         rows = jobq.enqueue_jobs(self.connection, [
             {"queue": self.queue, "ref": "charge", "payload": None},

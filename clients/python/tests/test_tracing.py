@@ -83,8 +83,10 @@ class SendTest(TracingTest):
 
     def test_many_at_once(self):
         with TRACER.start_as_current_span("request"):
-            jobq.enqueue_many(self.connection, self.queue, [1, 2, 3])
+            _, job, _ = jobq.enqueue_many(self.connection, self.queue, [1, 2, 3], metadata={"order": 7})
             self.assertEqual(self.sent().attributes["messaging.batch.message_count"], 3)
+            self.assertIn(f"{self.sent().get_span_context().span_id:016x}", self.metadata(job.job_id)["traceparent"])
+            self.assertEqual(self.metadata(job.job_id)["order"], 7)
             EXPORTER.clear()
             jobs = jobq.enqueue_jobs(self.connection, [{"queue": self.queue}, {"queue": self.queue, "metadata": {"order": 7}}])
             span_id = f"{self.sent().get_span_context().span_id:016x}"

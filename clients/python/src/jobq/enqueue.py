@@ -8,14 +8,14 @@ AsyncConnection or AsyncSession."""
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import AbstractSet, Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import psycopg
 from psycopg.rows import tuple_row
 
 from . import tracing
 from .errors import Delay
-from .parameters import OPTIONS, TYPES, payloads_of, queue_of, specs_of, value_of
+from .parameters import OPTIONS, OPTIONS_OF_MANY, TYPES, payloads_of, queue_of, specs_of, value_of
 from .statements import as_json, in_json, specs_as_json
 
 Interval = Union[Delay, str]
@@ -63,22 +63,24 @@ def enqueue_many(connection: Any, queue: str, payloads: Iterable[Any], *, kind: 
                  priority: Optional[int] = None, run_at: Optional[datetime] = None, max_attempts: Optional[int] = None,
                  unique_keys: Optional[Sequence[Optional[str]]] = None, group_keys: Optional[Sequence[Optional[str]]] = None,
                  concurrency_keys: Optional[Sequence[Optional[str]]] = None, run_ats: Optional[Sequence[datetime]] = None,
-                 priorities: Optional[Sequence[int]] = None, batch_id: Optional[int] = None,
-                 limits: Optional[Sequence[str]] = None) -> List[Enqueued]:
-    """Enqueues one job per payload, in one statement. Unlike enqueue_jobs(), takes no metadata, so the jobs carry no trace
-    context."""
+                 priorities: Optional[Sequence[int]] = None, on_conflict: Optional[str] = None,
+                 unique_for: Optional[Interval] = None, version: Optional[int] = None, requires: Optional[Sequence[str]] = None,
+                 heartbeat_timeout: Optional[Interval] = None, max_runtime: Optional[Interval] = None,
+                 expires_at: Optional[datetime] = None, expires_in: Optional[Interval] = None, batch_id: Optional[int] = None,
+                 limits: Optional[Sequence[str]] = None, metadata: Optional[Mapping[str, Any]] = None) -> List[Enqueued]:
+    """Enqueues one job per payload, in one statement. Parameters that are None get jobq_enqueue_many's defaults."""
     given = {name: value for name, value in locals().items() if name not in ("connection", "queue", "payloads")}
     texts = [as_json(payload) for payload in payloads_of(payloads)]
-    with tracing.sending(queue, len(texts)):
-        return _enqueued(run_on(connection, *_many(queue, texts, given)))
+    with tracing.sending(queue, len(texts)) as sending:
+        return _enqueued(run_on(connection, *_many(queue, texts, given, sending)))
 
 
 async def aenqueue_many(connection: Any, queue: str, payloads: Iterable[Any], **given: Any) -> List[Enqueued]:
     """Enqueues one job per payload on an async connection. See enqueue_many()."""
     _check_names(given, enqueue_many)
     texts = [as_json(payload) for payload in payloads_of(payloads)]
-    with tracing.sending(queue, len(texts)):
-        return _enqueued(await arun_on(connection, *_many(queue, texts, given)))
+    with tracing.sending(queue, len(texts)) as sending:
+        return _enqueued(await arun_on(connection, *_many(queue, texts, given, sending)))
 
 
 def enqueue_jobs(connection: Any, specs: Iterable[Mapping[str, Any]]) -> List[Enqueued]:
@@ -99,13 +101,12 @@ async def aenqueue_jobs(connection: Any, specs: Iterable[Mapping[str, Any]]) -> 
 # ---- the SQL calls
 
 def _one(queue: str, payload: Any, given: Dict[str, Any], sending: tracing.Sending) -> Call:
-    given = {**given, "metadata": tracing.with_context(given.get("metadata"), sending.carrier)}
-    names, values = _arguments(given)
+    names, values = _arguments(given, sending, OPTIONS)
     return (f"SELECT jobq_enqueue(%s::text, %s::jsonb{names})", [queue_of(queue), "{}" if payload is None else as_json(payload), *values])
 
 
-def _many(queue: str, payloads: List[str], given: Dict[str, Any]) -> Call:
-    names, values = _arguments(given)
+def _many(queue: str, payloads: List[str], given: Dict[str, Any], sending: tracing.Sending) -> Call:
+    names, values = _arguments(given, sending, OPTIONS_OF_MANY)
     return f"{_MANY}{names})", [queue_of(queue), payloads, *values]
 
 
@@ -113,14 +114,16 @@ def _jobs(specs: List[Mapping[str, Any]], sending: tracing.Sending) -> Call:
     return _JOBS, [specs_as_json([{**spec, "metadata": tracing.with_context(spec.get("metadata"), sending.carrier)} for spec in specs])]
 
 
-def _arguments(given: Mapping[str, Any]) -> Tuple[str, List[Any]]:
+def _arguments(given: Mapping[str, Any], sending: tracing.Sending, keys: AbstractSet[str]) -> Tuple[str, List[Any]]:
+    """Returns the arguments as SQL, and their values. keys: the arguments that are keys of the parameter options."""
     names, values = "", []
+    given = {**given, "metadata": tracing.with_context(given.get("metadata"), sending.carrier)}
     for name, value in given.items():
-        if value is None or name in OPTIONS:
+        if value is None or name in keys:
             continue
         names += f", {name} => %s::{TYPES[name]}"
         values.append(as_json(value) if name == "metadata" else value_of(name, value))
-    options = {name: in_json(name, value) for name, value in given.items() if value is not None and name in OPTIONS}
+    options = {name: in_json(name, value) for name, value in given.items() if value is not None and name in keys}
     if options:
         names += ", options => %s::jsonb"
         values.append(as_json(options))

@@ -18,7 +18,9 @@ TYPES = {
     "run_ats": "timestamptz[]", "priorities": "int[]",
 }
 OPTIONS = frozenset(("version", "requires", "heartbeat_timeout", "max_runtime", "expires_at", "expires_in", "batch_id", "limits"))
-"""Keys of the parameter options."""
+"""Keys of the parameter options of jobq_enqueue."""
+OPTIONS_OF_MANY = OPTIONS | {"on_conflict", "unique_for", "metadata"}
+"""Keys of the parameter options of jobq_enqueue_many."""
 _LISTS = {"text[]": "a list of texts", "timestamptz[]": "a list of times", "int[]": "a list of whole numbers",
           "bigint[]": "a list of IDs"}
 
