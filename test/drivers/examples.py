@@ -27,8 +27,8 @@ def value(text, *values):
 
 
 def becomes(wanted, text, *values):
-    """Waits up to 30 s until a query returns the expected value; returns the last value."""
-    give_up = time.monotonic() + 30
+    """Waits up to a minute until a query returns the expected value; returns the last value."""
+    give_up = time.monotonic() + 60
     while (got := value(text, *values)) != wanted and time.monotonic() < give_up:
         time.sleep(0.05)
     return got
@@ -40,7 +40,8 @@ RUNNING = "SELECT count(*) FROM jobq.jobs WHERE queue = %s AND status = 'process
 
 def work(queue, *command, jobs):
     """Starts a worker, cancels its last job while it runs, and stops the worker. Returns its output without IDs."""
-    conn.execute("SELECT jobq_create_queue(%s, backoff_base => '100 ms', heartbeat_timeout => '3 s')", (queue,))
+    # The worker notices the cancellation with its next heartbeat. A shorter timeout would expire on a busy machine.
+    conn.execute("SELECT jobq_create_queue(%s, backoff_base => '100 ms', heartbeat_timeout => '15 s')", (queue,))
     ids = [value("SELECT jobq_enqueue(%s, %s::jsonb, kind => %s, max_attempts => 2, run_at => '0044-03-15 BC')", queue, payload, kind)
            for kind, payload in jobs[:-1]]
     worker = subprocess.Popen([*command], stdout=subprocess.PIPE, text=True)
@@ -66,7 +67,7 @@ def watch(queue, worker, job):
     check(becomes("completed failed cancelled", STATUSES, queue), "completed failed cancelled", "the job is cancelled")
     worker.send_signal(signal.SIGTERM)
     try:
-        output, _ = worker.communicate(timeout=15)
+        output, _ = worker.communicate(timeout=60)
     except subprocess.TimeoutExpired:
         return "did not end"
     finally:
