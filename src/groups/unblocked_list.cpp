@@ -174,7 +174,7 @@ void hand_on_search(const DatabaseState *db, Blocker blocker, const SearchPlace 
     LWLockAcquire(unblock_lock(), LW_EXCLUSIVE);
     if (list->database != MyDatabaseId) start_list(list);
     list->searches |= bit_of(blocker);
-    list->places[static_cast<int>(blocker)] = place;
+    list->places[search_of(blocker)] = place;
     pg_atomic_write_u32(&list->waiting, 1);
     LWLockRelease(unblock_lock());
 }
@@ -183,7 +183,7 @@ bool take_search(const DatabaseState *db, Blocker blocker, SearchPlace *place) {
     List *list = list_of(db);
     LWLockAcquire(unblock_lock(), LW_EXCLUSIVE);
     const bool found = list->database == MyDatabaseId && (list->searches & bit_of(blocker)) != 0;
-    if (found) *place = list->places[static_cast<int>(blocker)];
+    if (found) *place = list->places[search_of(blocker)];
     list->searches &= ~bit_of(blocker);
     LWLockRelease(unblock_lock());
     return found;
@@ -192,14 +192,14 @@ bool take_search(const DatabaseState *db, Blocker blocker, SearchPlace *place) {
 void rest_from_searches(const DatabaseState *db, Blocker blocker, TimestampTz until) {
     List *list = list_of(db);
     LWLockAcquire(unblock_lock(), LW_EXCLUSIVE);
-    if (list->database == MyDatabaseId) list->rest_until[static_cast<int>(blocker)] = until;
+    if (list->database == MyDatabaseId) list->rest_until[search_of(blocker)] = until;
     LWLockRelease(unblock_lock());
 }
 
 bool searches_rest(const DatabaseState *db, Blocker blocker, TimestampTz now) {
     const List *list = list_of(db);
     LWLockAcquire(unblock_lock(), LW_SHARED);
-    const TimestampTz until = list->database == MyDatabaseId ? list->rest_until[static_cast<int>(blocker)] : 0;
+    const TimestampTz until = list->database == MyDatabaseId ? list->rest_until[search_of(blocker)] : 0;
     LWLockRelease(unblock_lock());
     return until > now && until - now <= core::kHour;
 }
