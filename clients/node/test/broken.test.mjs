@@ -221,16 +221,18 @@ test('a connection that breaks between two steps is replaced', async () => {
 
 test('heartbeats and handlers get new connections after all were terminated', async () => {
     const { open, opened } = gate();
+    const { open: answer, opened: answered } = gate();
     const id = await enqueue(pool, 'terminated', {}, { kind: 'sql' });
     const sql = async (job) => {
         const before = (await (await job.client()).query('SELECT 1 AS one')).rows[0].one;
+        answer();
         await opened;
         return before;
     };
     const after = await enqueue(pool, 'terminated', {}, { kind: 'after' });
     const handlers = { sql, after: async (job) => (await (await job.client()).query('SELECT 2 AS two')).rows[0].two };
     await working({ queue: 'terminated', handlers, heartbeatInterval: 0.1, heartbeatTimeout: 600 }, async (worker) => {
-        await reaches(database, id, 'processing');
+        await answered;   // a handler whose statement is interrupted fails
         await becomesTrue(async () => await database.value(`SELECT count(*)::int FROM pg_stat_activity WHERE application_name LIKE 'jobq terminated%'`) === 3);
         await pool.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'jobq terminated%'");
         const { last_heartbeat: heard } = await database.job(id);
