@@ -158,7 +158,7 @@ SELECT count(*) > 0 AS ticked FROM tick_alone(now() + interval '25 hours');
 SELECT count(*) FROM jobq_get_batch(:batch);
 SELECT count(*) FROM jobq.batch_counts WHERE batch_id = :batch;
 
--- An enqueue whose unique key is taken does not join the batch: neither the new job, which does not exist, nor the existing job.
+-- An enqueue whose unique key is taken adds nothing to the batch: it creates no job, and the existing job does not join.
 SELECT jobq_create_batch() AS batch \gset
 SELECT jobq_enqueue('batch', unique_key => 'taken') AS job \gset
 SELECT jobq_enqueue('batch', unique_key => 'taken', options => jsonb_build_object('batch_id', :batch)) = :job AS same,
@@ -194,7 +194,7 @@ UPDATE jobq.jobs SET status = 'cancelled' WHERE batch_id = :batch AND kind = 'ha
 SELECT pg_temp.check_batches();
 SELECT kind FROM pg_temp.callbacks_of(:batch);
 
--- The callbacks are checked when the batch is created. They cannot have keys that a job that is enqueued later cannot use.
+-- The callbacks are checked when the batch is created. Keys that make no sense for a job that jobq enqueues later are rejected.
 SELECT jobq_create_batch(on_complete => '[]');
 SELECT jobq_create_batch(on_success => '{"queue": ""}');
 SELECT jobq_create_batch(on_success => '{"queue": "batch done", "knid": "x"}');
@@ -273,7 +273,7 @@ SELECT pg_temp.check_batches();
 SELECT pg_temp.explain_batch(:first, :batch);
 SELECT id AS callback FROM jobq.jobs WHERE queue = 'batch done' AND kind = 'explained' \gset
 SELECT pg_temp.explain_batch(:callback, :batch);
--- A job with the same metadata that is not a callback.
+-- A job is not a callback only because it has the same metadata.
 SELECT count(jobq_enqueue('batch done', kind => 'other', metadata => jsonb_build_object('batch', batch)))
 FROM unnest(ARRAY[to_jsonb(:batch::bigint), '"x"', '{}', 'null', '99999999999999999999']) batch;
 SELECT count(*) FROM jobq.jobs j, LATERAL jobq_explain(j.id) e WHERE j.kind = 'other' AND e.reason = 'batch';

@@ -271,7 +271,7 @@ INSERT INTO jobq.jobs (queue, concurrency_key) VALUES ('turns', '');
 INSERT INTO jobq.queue_settings (queue, priority_ageing) VALUES ('turns', '-1 s');
 SELECT count(*) AS jobs FROM jobq.jobs WHERE queue = 'turns';
 
--- While the kind of the jobs has no room, claims do not move the position of the round, whatever the number of keys.
+-- While the limit of the kind is reached, claims do not move the round-robin position, however many concurrency keys there are.
 SELECT jobq_create_queue('full turns', round_robin => true), jobq_set_limit('full turns', kind => 'slow', max_running => 1);
 SELECT count(*) FROM jobq_enqueue_many('full turns', array_fill('1'::jsonb, '{300}'), 'slow',
     concurrency_keys => (SELECT array_agg('key ' || n) FROM generate_series(1, 300) n));

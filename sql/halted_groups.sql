@@ -64,7 +64,7 @@ SELECT jobq_skip(:a2);
 SELECT settle();
 SELECT pg_temp.shown('halt');
 SELECT payload, status, error, dead_from, finished_at > :'failed_at' AS kept_longer FROM jobq.jobs WHERE queue = 'halt dead';
--- A dead letter that is moved back joins the line of its group.
+-- A dead letter that is moved back waits in its group again.
 SELECT jobq_redrive('halt dead');
 SELECT settle();
 SELECT pg_temp.shown('halt');

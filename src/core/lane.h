@@ -14,7 +14,7 @@ namespace jobq::core {
 // contain no duplicates, because a lane is identified by the set of its requirements. The same applies to
 // `limits_sorted`. The hash covers Numbered::Lane (1 byte), `queue`, `kind`, `version`, `requires_count`, and the
 // requirements, and if the jobs name limits, also `limits_count` and the names. Each string is preceded by its length.
-// The lengths, `version`, and the counts have 4 bytes, lowest byte first.
+// The lengths, `version`, and the counts have 4 bytes each, least significant byte first.
 std::int64_t lane_hash(const HashKey &secret, std::string_view queue, std::string_view kind, std::int32_t version,
                        const std::string_view *requires_sorted, int requires_count,
                        const std::string_view *limits_sorted = nullptr, int limits_count = 0) noexcept;

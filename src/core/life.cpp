@@ -300,7 +300,7 @@ void happen(Life *life, const Event &event) {
             return move(life, event);
         case EventKind::PassedOver:
             life->group_active.reset();
-            // No duty deletes the head of a halted group, so its retention period begins now.
+            // The job was the head of a halted group, which no duty deletes. Its retention period begins only now.
             life->finished_at.reset();
             return;
     }

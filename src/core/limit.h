@@ -1,5 +1,5 @@
-// Limits on how many jobs of a queue, concurrency key, or kind, or of all jobs that name a limit, may run at the same
-// time, and on how many may start in a span of time.
+// Limits on how many jobs may run at the same time, and on how many may start in a span of time. A limit applies to a
+// queue, a concurrency key, a kind, or all jobs that name the limit.
 #pragma once
 
 #include "core/clock.h"
@@ -34,8 +34,9 @@ constexpr std::size_t kMaxLimitNameBytes = 63;
 constexpr int kMaxLimitsOfJob = 2;
 constexpr int kMaxQueuesOfLimit = 100;
 
-// These functions return the number of a limit for a whole queue, for one of its concurrency keys, or for one of its
-// kinds, or of a named limit, which belongs to no queue. The number is a keyed hash whose lower 20 bits are 0.
+// Each of these functions returns the number that identifies a limit: the limit of a whole queue, of one of its
+// concurrency keys, or of one of its kinds, or a named limit, which belongs to no queue. The number is a keyed hash
+// whose lower 20 bits are 0.
 std::int64_t queue_limit_hash(const HashKey &secret, std::string_view queue) noexcept;
 std::int64_t key_limit_hash(const HashKey &secret, std::string_view queue, std::string_view key) noexcept;
 std::int64_t kind_limit_hash(const HashKey &secret, std::string_view queue, std::string_view kind) noexcept;

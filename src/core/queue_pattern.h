@@ -9,7 +9,7 @@ namespace jobq::core {
 // Maximum length of a pattern in bytes, so that every byte of the longest name of a queue can follow a backslash.
 constexpr std::size_t kMaxPatternBytes = 126;
 
-// Returns the number of bytes of the character at the pointer, which is not the end of a string.
+// Returns the number of bytes of the character at the pointer. The pointer must not be at the end of a string.
 using CharacterBytes = int (*)(const char *);
 
 // Returns whether the pattern has a character after each backslash that makes the next character ordinary.

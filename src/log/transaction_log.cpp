@@ -369,7 +369,7 @@ void log_due(TimestampTz when) {
 }
 
 void log_member_ended() {
-    // The delay limits the number of rounds while many members end.
+    // Without the delay, each member of a batch that ends could cause a round of the background worker.
     constexpr core::Micros kDelay = 100000;
     log_due(GetCurrentTimestamp() + kDelay);
 }

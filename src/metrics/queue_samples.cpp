@@ -215,7 +215,7 @@ void add_sleepers(Samples *samples, const Notes<QueueJobs> &queues) {
     }
     for (int i = 0; i < queues.count; i++) {
         const SleeperCount found = count_sleepers(queues.items[i].queue);
-        // The queue was added above if a session waits only for this queue.
+        // If a session waits only for this queue, the first loop has already added the queue.
         if (found.all == found.several) add(queues.items[i].queue, found.all);
     }
 }

@@ -8,8 +8,8 @@
 
 namespace jobq {
 
-// Returns the columns of the table of settings of this level, each preceded by ", " and `prefix`, in the order of the
-// list in core/queue_settings.h. The text is allocated in the current memory context.
+// Returns the columns of the settings table of `level`, each preceded by ", " and `prefix`, in the order of the list in
+// core/queue_settings.h. The text is allocated in the current memory context.
 const char *setting_columns(core::SettingLevel level, const char *prefix = "");
 
 // Reads the settings of this level from the columns of the row, beginning with column number `first`. A NULL leaves the

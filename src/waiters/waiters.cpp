@@ -195,8 +195,8 @@ void let_waiters_look(const char *name) {
         for_each_sleeper<Waiter>(&partition->list, [&](Waiter *waiter) {
             int place;
             if (waiter->awake || waits_for(*waiter, queue, &place) == core::Wants::No) return;
-            // The queue might have been paused or resumed. Until the scan, none of its jobs are promised to the
-            // sleeper; the scan finds the jobs that arrive in the meantime.
+            // The queue might have been paused or resumed, so the sleeper must look for jobs again. Until then, none of
+            // its jobs are promised to the sleeper, which finds the jobs that arrive in the meantime.
             if (place >= 0) waiter->paused.add(place);
             signal(waiter, kLookSignal, alarm);
         });

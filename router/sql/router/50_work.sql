@@ -184,7 +184,7 @@ BEGIN
                 _faults := _faults || _fault;
             END;
         END LOOP;
-        -- The caller must get the jobs that the claim has taken, because no other session knows their leases.
+        -- Raises only warnings, so that the caller gets the jobs that the claim has taken. No other session knows their leases.
         IF _found > 0 THEN
             FOREACH _fault IN ARRAY _faults LOOP
                 RAISE WARNING 'nothing was claimed from another queue: %', jobq_router.said(_fault.message) USING ERRCODE = _fault.state;

@@ -128,7 +128,7 @@ ${may ? html`<details><summary>Set a limit ...</summary>${view.form('/do/set_lim
 <label>in each <input name="per" placeholder="1 minute" maxlength="60"></label>` })}</details>` : ''}`;
 }
 
-// Returns one row for each setting that a kind sets itself, so that it differs from the settings of the queue.
+// Returns one row for each setting that a kind sets itself instead of using the setting of the queue.
 async function settingsOfKinds(query, queue) {
   return query(`SELECT k.kind, o.key AS setting, to_jsonb(k) ->> o.key AS value FROM jobq.kinds k, jsonb_each_text(k.origins) o
     WHERE k.queue = $1 AND k.has_settings AND o.value = 'kind' ORDER BY k.kind COLLATE "C", o.key LIMIT 501`, [queue]);
