@@ -94,7 +94,9 @@ class Chaotic:
             self.conn.execute(f"SET statement_timeout = {limit}")
             self.cut = wanted
         except psycopg.errors.QueryCanceled:
-            pass
+            # In a transaction, the canceled SET has aborted the transaction, as a canceled statement of the client does.
+            if self.conn.info.transaction_status == psycopg.pq.TransactionStatus.INERROR:
+                raise
         except psycopg.Error as error:
             if self.conn.closed:
                 raise client.SessionLost from error
