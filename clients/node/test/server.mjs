@@ -26,12 +26,12 @@ export async function newDatabase(label) {
     await once(name, 'CREATE EXTENSION jobq');
     process.env.PGDATABASE = name;
     const pool = new pg.Pool({ database: name, max: 4 });
+    const closed = [];
+    pool.on('connect', (client) => closed.push(new Promise((resolve) => { client.once('end', resolve); })));
     const clients = [];
     after(async () => {
-        await Promise.all([pool.end(), ...clients.map((client) => client.end())]);
         // pool.end() does not wait until its connections are closed, and DROP DATABASE would terminate them with an error.
-        const open = `SELECT FROM pg_stat_activity WHERE datname = '${name}' AND backend_type = 'client backend'`;
-        await becomesTrue(async () => (await once(home, open)).length === 0);
+        await Promise.all([pool.end(), ...closed, ...clients.map((client) => client.end())]);
         await once(home, `DROP DATABASE ${name} WITH (FORCE)`);
     });
     const query = async (text, values) => (await pool.query(text, values)).rows;
