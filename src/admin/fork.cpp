@@ -25,7 +25,8 @@ text *copy_text(const JobsTable &jobs, JobColumn column) {
     return job_has(jobs, column) ? make_text(view(DatumGetTextPP(job_value(jobs, column)))) : nullptr;
 }
 
-// Returns the metadata of a copy: those of the job, and the id of the job unless the metadata are not an object.
+// Returns the metadata for a copy of the job. If the metadata of the job are an object or absent, adds the key
+// "forked_from" with the id of the job.
 Datum with_origin(Datum metadata, int64 id) {
     if (metadata != Datum(0) && !JB_ROOT_IS_OBJECT(DatumGetJsonbP(metadata))) return metadata;
     const char *added = psprintf("{\"forked_from\": %lld}", static_cast<long long>(id));
