@@ -27,6 +27,11 @@ inline bool copy_queue(char *to, std::string_view queue) {
 
 inline bool same_queue(const char *a, const char *b) { return memcmp(a, b, sizeof(QueueName)) == 0; }
 
+inline bool same_queue(const char *name, std::string_view queue) {
+    return queue.size() < sizeof(QueueName) && memcmp(name, queue.data(), queue.size()) == 0 &&
+           name[queue.size()] == '\0';
+}
+
 inline std::string_view queue_view(const char *name) { return {name, strnlen(name, sizeof(QueueName))}; }
 
 // Returns the hash of a queue name for hash tables in memory.

@@ -17,6 +17,8 @@ constexpr int kMaxKnownLanes = 500000;
 
 MemoryContext all = nullptr;  // owns the hash tables
 HTAB *queues = nullptr, *kinds = nullptr, *lanes = nullptr;
+// The queue that was used last. A call looks up its queue several times, and most sessions use one queue.
+KnownLanes *last_used = nullptr;
 int64 known_lanes = 0;
 
 void open_tables() {
@@ -67,6 +69,7 @@ void set_leaving(KnownLanes *known, KnownLane *lane, bool leaving) {
 }  // namespace
 
 KnownLanes *entry_of(std::string_view queue) {
+    if (last_used != nullptr && same_queue(last_used->queue, queue)) return last_used;
     open_tables();
     QueueName key;
     copy_queue(key, queue);
@@ -77,6 +80,7 @@ KnownLanes *entry_of(std::string_view queue) {
         known->all_read = 0;
         known->deleted = InvalidFullTransactionId;
     }
+    last_used = known;
     return known;
 }
 
@@ -90,6 +94,7 @@ void forget_all_lanes() {
     if (all != nullptr) MemoryContextDelete(all);
     all = nullptr;
     queues = kinds = lanes = nullptr;
+    last_used = nullptr;
     known_lanes = 0;
 }
 

@@ -31,6 +31,8 @@ struct CacheEntry {
 };
 
 HTAB *cache = nullptr;
+// The entry that was used last. A call looks up its queue several times, and most sessions use one queue.
+CacheEntry *last_used = nullptr;
 uint64 current_generation = 1;
 Oid settings_table = InvalidOid;
 Oid limits_table = InvalidOid;
@@ -83,6 +85,7 @@ void open_cache() {
         on_relation_change<on_relcache_invalidation>();
     }
     if (hash_get_num_entries(cache) <= kMaxCachedQueues) return;
+    last_used = nullptr;
     HASH_SEQ_STATUS scan;
     hash_seq_init(&scan, cache);
     while (auto *entry = static_cast<CacheEntry *>(hash_seq_search(&scan))) {
@@ -181,13 +184,9 @@ void load(CacheEntry *entry, std::string_view name) {
     entry->queue.generation = generation;
 }
 
-}  // namespace
-
-const Queue *find_queue(std::string_view name) {
+CacheEntry *entry_of(std::string_view name) {
+    if (last_used != nullptr && same_queue(last_used->name, name)) return last_used;
     open_cache();
-    // Without this call, the session would receive invalidation messages only when it takes a new lock, so a long
-    // transaction would never notice that the queue was paused.
-    AcceptInvalidationMessages();
     QueueName key;
     copy_queue(key, name);
     bool found;
@@ -196,6 +195,17 @@ const Queue *find_queue(std::string_view name) {
         entry->queue.generation = 0;
         entry->context = nullptr;
     }
+    last_used = entry;
+    return entry;
+}
+
+}  // namespace
+
+const Queue *find_queue(std::string_view name) {
+    // Without this call, the session would receive invalidation messages only when it takes a new lock, so a long
+    // transaction would never notice that the queue was paused.
+    AcceptInvalidationMessages();
+    CacheEntry *entry = entry_of(name);
     if (entry->queue.generation != current_generation) load(entry, name);
     return &entry->queue;
 }
