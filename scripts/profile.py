@@ -56,6 +56,8 @@ KINDS = [
     Kind('empty claim, not prepared', "SELECT id, lease, payload FROM jobq_claim('bench');\n", prepared=False,
          jobs=0),
     Kind('enqueue', "SELECT jobq_enqueue('bench', '{\"n\": 1, \"text\": \"some\"}');\n", jobs=0),
+    Kind('enqueue into a batch', "SELECT jobq_enqueue('bench', '{\"n\": 1, \"text\": \"some\"}', options => '{\"batch_id\": 1}');\n", jobs=0,
+         setup="SELECT jobq_create_batch(); UPDATE jobq.batch_settings SET id = 1"),
     Kind('claim, complete', LIFECYCLE),
     Kind(f'claim, complete, {BATCH} jobs', BATCHES, jobs=(BATCH + 1) * (WARM + CALLS)),
     Kind('complete_and_claim', FUSED),

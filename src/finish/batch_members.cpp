@@ -3,6 +3,7 @@
 
 #include "compat/args.h"
 #include "compat/own_locks.h"
+#include "compat/relation_changes.h"
 #include "compat/spi.h"
 #include "finish/batch_members.h"
 #include "log/transaction_log.h"
@@ -26,13 +27,29 @@ Statement count_gone = {
 Statement delete_batches = {"DELETE FROM jobq.batch_settings", {}, Planning::Free};
 Statement delete_counts = {"DELETE FROM jobq.batch_counts", {}, Planning::Free};
 
-// The batch that this session has last checked in join_batch(), and the user. While the transaction holds the lock, no
-// other session can seal the batch, so the check need not be repeated.
+// The open batch that this session has last checked in join_batch(), so that a session that adds members one by one
+// reads the batch only once. While a transaction holds the lock, no other session can seal the batch. A seal or deletion
+// sends an invalidation message before it releases its lock, so a transaction that has acquired the lock has the message.
 struct Joined {
     int64 batch;
-    Oid user;
+    Oid user;        // the user whose privileges were checked
+    bool committed;  // the batch is known to be committed, so later transactions can use this entry
 };
-Joined joined = {0, InvalidOid};
+Joined joined = {0, InvalidOid, false};
+Oid batches_table = InvalidOid;
+uint64 changes_of_batches = 0;
+
+void on_batch_change(Oid relation) {
+    if (relation != InvalidOid && relation != batches_table) return;
+    joined.batch = 0;
+    changes_of_batches++;
+}
+
+bool is_joined(int64 batch, const QueueScope *scope, bool locked_before) {
+    if (joined.batch != batch) return false;
+    if (locked_before && joined.user == GetUserId()) return true;
+    return joined.committed && scope == nullptr;
+}
 
 [[noreturn]] void refuse_unknown(int64 batch) {
     const int shard = own_shard();
@@ -82,7 +99,13 @@ void refuse_batch_use(int64 batch) {
 void join_batch(int64 batch, const QueueScope *scope, int64 held_batch) {
     const LOCKTAG tag = own_lock(OwnLock::Batch, batch);
     const LockAcquireResult lock = LockAcquire(&tag, ShareLock, false, false);
-    if (lock == LOCKACQUIRE_ALREADY_HELD && joined.batch == batch && joined.user == GetUserId()) return;
+    AcceptInvalidationMessages();
+    if (is_joined(batch, scope, lock == LOCKACQUIRE_ALREADY_HELD)) return;
+    batches_table = get_relname_relid("batch_settings", get_namespace_oid("jobq", false));
+    on_relation_change<on_batch_change>();
+    const uint64 changes = changes_of_batches;
+    // Without an id, the transaction has changed nothing, so it sees only committed batches.
+    const bool committed = !TransactionIdIsValid(GetTopTransactionIdIfAny());
     const BatchUse use = look_up_batch(batch, scope);
     if (!use.exists) refuse_unknown(batch);
     if (!use.allowed && held_batch != batch) refuse_batch_use(batch);
@@ -90,7 +113,7 @@ void join_batch(int64 batch, const QueueScope *scope, int64 held_batch) {
         ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                         errmsg("batch %lld has been sealed", static_cast<long long>(batch)),
                         errhint("Add all members before you call jobq_seal_batch(), or create another batch.")));
-    if (use.allowed) joined = {batch, GetUserId()};
+    if (use.allowed && changes == changes_of_batches) joined = {batch, GetUserId(), committed};
 }
 
 void stop_joining(int64 batch) {
