@@ -135,7 +135,7 @@ INSERT INTO golden (function, call) VALUES
     ('jobq_complete_many',      $$SELECT completed FROM jobq_complete_many(ARRAY[{running}]::bigint[], ARRAY[{lease}]::bigint[])$$),
     ('jobq_complete_and_claim', $$SELECT kind FROM jobq_complete_and_claim(ARRAY[{running}]::bigint[], ARRAY[{lease}]::bigint[], queue => {q})$$),
     ('jobq_complete_and_claim', $$SELECT kind FROM jobq_complete_and_claim(ARRAY[{running}]::bigint[], ARRAY[{lease}]::bigint[], queue => 'grants mine')$$),
-    ('jobq_complete_and_claim', $$SELECT kind FROM jobq_complete_and_claim('{}', '{}', queues => ARRAY[{q}])$$),
+    ('jobq_complete_and_claim_any', $$SELECT kind FROM jobq_complete_and_claim_any('{}', '{}', queues => ARRAY[{q}])$$),
     ('jobq_fail',               $$SELECT jobq_fail({running}, {lease}, 'no')$$),
     ('jobq_fail_many',          $$SELECT status FROM jobq_fail_many(ARRAY[{running}]::bigint[], ARRAY[{lease}]::bigint[])$$),
     ('jobq_heartbeat',          $$SELECT jobq_heartbeat({running}, {lease})$$),

@@ -1,4 +1,4 @@
--- One worker, several queues: jobq_claim_any, jobq_complete_and_claim, and jobq_wait_any take names and patterns of queues.
+-- One worker, several queues: jobq_claim_any, jobq_complete_and_claim_any, and jobq_wait_any take names and patterns of queues.
 -- test/process/wait_any.pl tests the wake-ups.
 \set SHOW_CONTEXT never
 
@@ -82,11 +82,11 @@ SELECT jobq_enqueue('several b', '"b gpu"', kind => 'render', options => '{"requ
 SELECT count(*) FROM jobq_claim_any('{several a,several b}', kinds => '{render}');
 SELECT payload FROM jobq_claim_any('{several a,several b}', kinds => '{render}', capabilities => '{gpu}');
 
--- jobq_complete_and_claim takes the same arguments. It does not use the argument "queue" then.
+-- jobq_complete_and_claim_any takes the same arguments.
 SELECT id, lease FROM jobq_claim_any('{several c}') \gset
-SELECT payload FROM jobq_complete_and_claim(ARRAY[:id], ARRAY[:lease], queues => '{several none,several c}', queue => NULL);
+SELECT payload FROM jobq_complete_and_claim_any(ARRAY[:id], ARRAY[:lease], queues => '{several none,several c}');
 SELECT status FROM jobq_get(:id);
-SELECT count(*) FROM jobq_complete_and_claim('{}', '{}', patterns => '{several _}', batch => 100, batches => '{1}');
+SELECT count(*) FROM jobq_complete_and_claim_any('{}', '{}', patterns => '{several _}', batch => 100, batches => '{1}');
 
 -- A job that has lost a worker before is claimed alone. A claim that already has jobs of another queue leaves it for the next claim.
 SELECT pg_temp.clear();
@@ -133,7 +133,7 @@ SET ROLE several_worker;
 SELECT DISTINCT queue FROM jobq_claim_any(patterns => '{%}', batch => 100) ORDER BY queue;
 \set VERBOSITY sqlstate
 SELECT * FROM jobq_claim_any('{several a,several b}');
-SELECT * FROM jobq_complete_and_claim('{}', '{}', queues => '{several b}');
+SELECT * FROM jobq_complete_and_claim_any('{}', '{}', queues => '{several b}');
 CALL jobq_wait_any('{several a,several b}', '0 s');
 \set VERBOSITY default
 CALL jobq_wait_any(patterns => '{%}', timeout => '10 ms');
@@ -154,7 +154,7 @@ SELECT jobq_claim_any('{several a}', weights => '{0}');
 SELECT jobq_claim_any('{several a}', batches => '{-1}');
 SELECT jobq_claim_any('{several a}', weights => '{1}', oldest_first => true);
 SELECT jobq_claim_any('{several a}', oldest_first => NULL);
-SELECT jobq_complete_and_claim('{}', '{}', batches => '{1}');
+SELECT jobq_complete_and_claim_any('{}', '{}', batches => '{1}');
 CALL jobq_wait_any(timeout => '0 s');
 CALL jobq_wait_any('{several a}', '0 s', batch => 0);
 BEGIN;

@@ -75,6 +75,11 @@ FILENAME ~ /jobq--[0-9.]+\.sql$/ {
         if (in_table == "queue_settings" && $1 !~ /^(queue|paused|created_at)$/) settings = settings (settings == "" ? "" : ", ") $1 " " one
     }
     if (/^CREATE TABLE jobq\./) { in_table = $3; sub(/^jobq\./, "", in_table) }
+    if (in_composite != "") {
+        if (/^\)/) in_composite = ""
+        else composite[in_composite] = composite[in_composite] " " $0
+    }
+    if (/^CREATE TYPE jobq\.[a-z_]+ AS \(/) in_composite = $3
     if (/^CREATE TYPE jobq\.job_status/) in_type = 1
     if (in_type && /^ *'/) {
         statuses = $0
@@ -113,8 +118,10 @@ function learn(text,    name, list, n, i, one) {
     returns[name] = trimmed(behind)
     sub(/ AS 'MODULE_PATHNAME'.*/, "", returns[name])
     sub(/^RETURNS /, "", returns[name])
-    if (returns[name] ~ /^TABLE/) {
-        columns[name] = trimmed(inside(returns[name], index(returns[name], "(")))
+    one = returns[name]
+    sub(/^SETOF /, "", one)
+    if (one in composite || one ~ /^TABLE/) {
+        columns[name] = trimmed(one in composite ? composite[one] : inside(one, index(one, "(")))
         columns_of[name] = parts(columns[name], list)
         for (i = 1; i <= columns_of[name]; i++) {
             split(list[i], word, " ")

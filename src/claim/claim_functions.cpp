@@ -12,6 +12,8 @@
 #include "metrics/recent_filters.h"
 #include "queues/granted.h"
 
+#include <algorithm>
+
 namespace jobq {
 
 namespace {
@@ -35,8 +37,10 @@ class Emitter : public ClaimSink {
     explicit Emitter(ResultSet *results) : results_(results) {}
     void take(const ClaimedJob &job) override {
         constexpr int kColumns = 14;
-        Datum values[kColumns];
-        bool nulls[kColumns] = {};
+        Datum values[ResultSet::kMaxColumns];
+        bool nulls[ResultSet::kMaxColumns] = {};
+        // jobq.claimed_job has more columns if an update has created it for a newer library.
+        std::fill(nulls + kColumns, nulls + ResultSet::kMaxColumns, true);
         const auto copy = [&](int to, JobColumn from) { values[to] = job_value(*job.jobs, from, &nulls[to]); };
         copy(0, kJobId);
         values[1] = Int64GetDatum(job.lease);

@@ -1,4 +1,4 @@
-// The arguments of a claim and the rows it returns, shared by jobq_claim, jobq_claim_any, and jobq_complete_and_claim.
+// The arguments of a claim and the rows it returns, shared by the functions that claim jobs.
 #pragma once
 
 #include "claim/claim.h"

@@ -240,16 +240,24 @@ PG_FUNCTION_INFO_V1(jobq_complete_and_claim);
 PGDLLEXPORT Datum jobq_complete_and_claim(PG_FUNCTION_ARGS) {
     require_worker_may(fcinfo);
     Batch batch = read_completed(fcinfo);
-    const bool any = given(fcinfo, 10) || given(fcinfo, 11) || given(fcinfo, 12) || given(fcinfo, 14);
-    const QueueArguments queues = any ? queue_arguments(fcinfo, {10, 11, 12, 13, 14}) : QueueArguments{};
-    const text *queue = any ? nullptr : granted_queue(fcinfo, 3, "queue");
-    const ClaimRequest request = claim_request(fcinfo, 4, 15);
+    const text *queue = granted_queue(fcinfo, 3, "queue");
+    const ClaimRequest request = claim_request(fcinfo, 4, 10);
     ResultSet results(fcinfo);
     complete_jobs(batch.jobs, batch.count, scope_of(fcinfo), GetCurrentTimestamp());
-    if (any)
-        claim_any_into(&results, request, queues, scope_of(fcinfo));
-    else
-        claim_into(&results, request, view(queue));
+    claim_into(&results, request, view(queue));
+    report_lost_leases(WARNING, batch);
+    return results.done();
+}
+
+PG_FUNCTION_INFO_V1(jobq_complete_and_claim_any);
+PGDLLEXPORT Datum jobq_complete_and_claim_any(PG_FUNCTION_ARGS) {
+    require_worker_may(fcinfo);
+    Batch batch = read_completed(fcinfo);
+    const QueueArguments queues = queue_arguments(fcinfo, {3, 10, 11, 12, 13});
+    const ClaimRequest request = claim_request(fcinfo, 4, 14);
+    ResultSet results(fcinfo);
+    complete_jobs(batch.jobs, batch.count, scope_of(fcinfo), GetCurrentTimestamp());
+    claim_any_into(&results, request, queues, scope_of(fcinfo));
     report_lost_leases(WARNING, batch);
     return results.done();
 }

@@ -10,6 +10,8 @@ namespace jobq {
 
 class ResultSet {
  public:
+    static constexpr int kMaxColumns = 64;
+
     // Must be constructed before SPI is opened, because the tuplestore belongs to the memory context of the caller.
     explicit ResultSet(FunctionCallInfo fcinfo) {
         InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC | MAT_SRF_BLESS);
@@ -37,7 +39,6 @@ class ResultSet {
     Datum done() const { return Datum(0); }
 
  private:
-    static constexpr int kMaxColumns = 64;
     ReturnSetInfo *info_;
 };
 

@@ -10,9 +10,7 @@ CREATE FUNCTION jobq_claim(
         capabilities text[] DEFAULT NULL,
         heartbeat_timeout interval DEFAULT NULL,
         worker_info jsonb DEFAULT NULL)
-    RETURNS TABLE (id bigint, lease bigint, queue text, kind text, payload jsonb, attempt integer,
-                   max_attempts integer, priority integer, version integer, run_at timestamptz,
-                   created_at timestamptz, progress jsonb, metadata jsonb, heartbeat_seconds integer)
+    RETURNS SETOF jobq.claimed_job
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
@@ -31,9 +29,7 @@ CREATE FUNCTION jobq_claim_any(
         oldest_first boolean DEFAULT false,
         batches integer[] DEFAULT NULL,
         worker_info jsonb DEFAULT NULL)
-    RETURNS TABLE (id bigint, lease bigint, queue text, kind text, payload jsonb, attempt integer,
-                   max_attempts integer, priority integer, version integer, run_at timestamptz,
-                   created_at timestamptz, progress jsonb, metadata jsonb, heartbeat_seconds integer)
+    RETURNS SETOF jobq.claimed_job
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
@@ -57,8 +53,7 @@ CREATE FUNCTION jobq_complete_many(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: complete jobs and claim the next jobs in one round trip; with "queues" or "patterns", claims as jobq_claim_any does; raises a
---: warning if a lease is lost
+--: complete jobs and claim the next jobs of a queue in one round trip; raises a warning if a lease is lost
 CREATE FUNCTION jobq_complete_and_claim(
         job_ids bigint[],
         leases bigint[],
@@ -70,15 +65,29 @@ CREATE FUNCTION jobq_complete_and_claim(
         versions integer[] DEFAULT NULL,
         capabilities text[] DEFAULT NULL,
         heartbeat_timeout interval DEFAULT NULL,
+        worker_info jsonb DEFAULT NULL)
+    RETURNS SETOF jobq.claimed_job
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+--: complete jobs and claim the next jobs of several queues in one round trip; raises a warning if a lease is lost
+CREATE FUNCTION jobq_complete_and_claim_any(
+        job_ids bigint[],
+        leases bigint[],
+        results jsonb[] DEFAULT NULL,
         queues text[] DEFAULT NULL,
+        worker_id text DEFAULT NULL,
+        batch integer DEFAULT 1,
+        kinds text[] DEFAULT NULL,
+        versions integer[] DEFAULT NULL,
+        capabilities text[] DEFAULT NULL,
+        heartbeat_timeout interval DEFAULT NULL,
         patterns text[] DEFAULT NULL,
         weights integer[] DEFAULT NULL,
         oldest_first boolean DEFAULT false,
         batches integer[] DEFAULT NULL,
         worker_info jsonb DEFAULT NULL)
-    RETURNS TABLE (id bigint, lease bigint, queue text, kind text, payload jsonb, attempt integer,
-                   max_attempts integer, priority integer, version integer, run_at timestamptz,
-                   created_at timestamptz, progress jsonb, metadata jsonb, heartbeat_seconds integer)
+    RETURNS SETOF jobq.claimed_job
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 

@@ -29,7 +29,7 @@ const ANY = `worker_id => $W::text, batch => $B::int, ${FILTER}, heartbeat_timeo
      patterns => $P::text[], batches => $S::int[], worker_info => $X::jsonb, weights => $G::int[], oldest_first => $O::boolean`;
 export const CLAIM_ANY = numbered(`SELECT ${CLAIMED} FROM jobq_claim_any(${ANY})`, ['Q', 'W', 'B', 'K', 'V', 'C', 'H', 'X', 'P', 'S', 'G', 'O']);
 export const COMPLETE_AND_CLAIM_ANY = numbered(
-    `SELECT ${CLAIMED} FROM jobq_complete_and_claim($I::bigint[], $L::bigint[], $R::jsonb[], ${ANY})`,
+    `SELECT ${CLAIMED} FROM jobq_complete_and_claim_any($I::bigint[], $L::bigint[], $R::jsonb[], ${ANY})`,
     ['Q', 'W', 'B', 'K', 'V', 'C', 'H', 'X', 'P', 'S', 'G', 'O', 'I', 'L', 'R']);
 export const WAIT_ANY = numbered(
     `CALL jobq_wait_any($Q::text[], $T::interval, ${FILTER}, worker_id => $W::text, batch => $B::int, patterns => $P::text[],

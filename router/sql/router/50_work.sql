@@ -208,6 +208,19 @@ BEGIN
 END
 --@ end
 
+--: complete jobs; raise a warning for lost leases
+CREATE FUNCTION jobq_router.complete_or_warn(job_ids bigint[], leases bigint[], results jsonb[]) RETURNS void
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    _lost bigint[] := ARRAY(SELECT c.job_id FROM @extschema@.jobq_complete_many($1, $2, $3) c WHERE NOT c.completed ORDER BY 1);
+BEGIN
+    IF cardinality(_lost) > 0 THEN
+        RAISE WARNING USING MESSAGE = format(CASE cardinality(_lost) WHEN 1 THEN '%s of %s leases was lost' ELSE '%s of %s leases were lost' END, cardinality(_lost), cardinality($1)),
+            ERRCODE = 'JQ001', DETAIL = format('These jobs were not completed: %s.', array_to_string(_lost, ', '));
+    END IF;
+END
+$$;
+
 -- Usually, the call completes and claims in one round trip, on the shard of the completed jobs. From time to time, it claims from
 -- all shards, because jobs on other shards would otherwise wait as long as this shard has jobs. If the claim from another shard
 -- fails, the call still returns what it has claimed and completed until then.
@@ -217,26 +230,18 @@ DECLARE
     _shard   integer;
     -- A shard rejects such arguments before it completes anything.
     _is_wrong boolean := $4 IS NULL OR $6 IS NULL OR $6 < 0;
-    _any     boolean := num_nonnulls($11, $12, $13, $15) > 0;
-    _lost    bigint[];
     _found   integer := 0;
     _fault   jobq_router.fault;
 BEGIN
-    IF _any THEN
-        -- Rejects invalid arguments before it completes anything.
-        PERFORM jobq_router.check_queue_arguments($12, $14);
-        PERFORM FROM @extschema@.jobq_claim_any($11, $5, least($6, 0), $7, $8, $9, $10, NULL, $13, $14, $15, $16);
-        _is_wrong := $6 IS NULL OR $6 < 0;
-    END IF;
     IF _is_wrong THEN
         _shards := _shards[1:1];
     END IF;
-    IF NOT _any AND (_is_wrong OR cardinality(_shards) <= 1 AND (cardinality(_shards) = 0 OR random() < 0.9 AND EXISTS (SELECT FROM jobq_router.shards_of($4) s WHERE s.shard = _shards[1] AND s.home))) THEN
+    IF _is_wrong OR cardinality(_shards) <= 1 AND (cardinality(_shards) = 0 OR random() < 0.9 AND EXISTS (SELECT FROM jobq_router.shards_of($4) s WHERE s.shard = _shards[1] AND s.home)) THEN
         -- Without jobs to complete, another shard can take the call if a shard cannot be reached.
         FOR _try IN 1..10 LOOP
             _shard := coalesce(_shards[1], jobq_router.any_shard());
             BEGIN
-                RETURN QUERY SELECT * FROM jobq_router.at_jobq_complete_and_claim(_shard, (SELECT m.version FROM jobq_router.map m), $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, NULL, NULL, NULL, false, NULL, $16);
+                RETURN QUERY SELECT * FROM jobq_router.at_jobq_complete_and_claim(_shard, (SELECT m.version FROM jobq_router.map m), $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
                 GET DIAGNOSTICS _found = ROW_COUNT;
                 EXIT;
             EXCEPTION WHEN OTHERS OR query_canceled THEN
@@ -247,19 +252,11 @@ BEGIN
             END;
         END LOOP;
     ELSE
-        _lost := ARRAY(SELECT c.job_id FROM @extschema@.jobq_complete_many($1, $2, $3) c WHERE NOT c.completed ORDER BY 1);
-        IF cardinality(_lost) > 0 THEN
-            RAISE WARNING USING MESSAGE = format(CASE cardinality(_lost) WHEN 1 THEN '%s of %s leases was lost' ELSE '%s of %s leases were lost' END, cardinality(_lost), cardinality($1)),
-                ERRCODE = 'JQ001', DETAIL = format('These jobs were not completed: %s.', array_to_string(_lost, ', '));
-        END IF;
+        PERFORM jobq_router.complete_or_warn($1, $2, $3);
     END IF;
     IF _found < $6 THEN
         BEGIN
-            IF _any THEN
-                RETURN QUERY SELECT * FROM @extschema@.jobq_claim_any($11, $5, $6, $7, $8, $9, $10, NULL, $13, $14, $15, $16);
-            ELSE
-                RETURN QUERY SELECT * FROM jobq_router.claim($4, $5, $6 - _found, $7, $8, $9, $10, $16);
-            END IF;
+            RETURN QUERY SELECT * FROM jobq_router.claim($4, $5, $6 - _found, $7, $8, $9, $10, $11);
         EXCEPTION WHEN OTHERS OR query_canceled THEN
             IF _found > 0 OR cardinality($1) > 0 AND SQLSTATE NOT LIKE '22%' THEN
                 RAISE WARNING 'nothing more was claimed: %', SQLERRM USING ERRCODE = SQLSTATE;
@@ -268,6 +265,23 @@ BEGIN
             END IF;
         END;
     END IF;
+END
+--@ end
+
+-- If the claim fails, the call still completes the jobs.
+--@ function jobq_complete_and_claim_any
+BEGIN
+    -- Rejects invalid arguments before it completes anything.
+    PERFORM FROM @extschema@.jobq_claim_any($4, $5, CASE WHEN $6 > 0 THEN 0 ELSE $6 END, $7, $8, $9, $10, $11, $12, $13, $14, $15);
+    PERFORM jobq_router.complete_or_warn($1, $2, $3);
+    BEGIN
+        RETURN QUERY SELECT * FROM @extschema@.jobq_claim_any($4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
+    EXCEPTION WHEN OTHERS OR query_canceled THEN
+        IF cardinality($1) = 0 OR SQLSTATE LIKE '22%' THEN
+            RAISE;
+        END IF;
+        RAISE WARNING 'nothing more was claimed: %', SQLERRM USING ERRCODE = SQLSTATE;
+    END;
 END
 --@ end
 

@@ -94,7 +94,7 @@ def test_one_worker_serves_several_queues():
         assert len({i % 1024 for found in ids.values() for i in found}) > 1, "all queues are on the same shard"
         got = conn.execute("SELECT * FROM jobq_claim_any(%s, 'w', 4, batches => '{1,1,0,2,2,2}')", (queues,)).fetchall()
         assert [j.queue for j in got] == [queues[0], queues[1], queues[3], queues[3]]
-        got += conn.execute("SELECT * FROM jobq_complete_and_claim(%s, %s, queues => %s, worker_id => 'w', batch => 100, weights => '{1,2,3,4,5,6,7}')",
+        got += conn.execute("SELECT * FROM jobq_complete_and_claim_any(%s, %s, queues => %s, worker_id => 'w', batch => 100, weights => '{1,2,3,4,5,6,7}')",
                             ([j.id for j in got], [j.lease for j in got], [*queues, "several none"])).fetchall()
         assert sorted(j.id for j in got) == sorted(i for found in ids.values() for i in found)
         assert one(conn, "SELECT status FROM jobq_get(%s)", got[0].id) == "completed"
@@ -110,10 +110,11 @@ def test_one_worker_serves_several_queues():
         waits.join()
         assert time.monotonic() - begun < 50, "a wait was not ended"
         for call in ("SELECT jobq_claim_any(patterns => '{several %%}')", "SELECT jobq_claim_any('{a}', oldest_first => true)",
-                     "SELECT jobq_complete_and_claim('{}', '{}', patterns => '{several %%}')", "CALL jobq_wait_any('{a}', '0 s', patterns => '{%%}')"):
+                     "SELECT jobq_complete_and_claim_any('{}', '{}', patterns => '{several %%}')", "CALL jobq_wait_any('{a}', '0 s', patterns => '{%%}')"):
             fails(conn, "0A000", call, says="a router does not support")
         for call, state in (("SELECT jobq_claim_any('{a}', weights => '{1,2}')", "2202E"), ("SELECT jobq_claim_any('{a}', batches => '{-1}')", "22023"),
-                            ("SELECT jobq_complete_and_claim('{}', '{}', queues => '{a}', batches => '{1,2}')", "2202E"),
+                            ("SELECT jobq_complete_and_claim_any('{}', '{}', queues => '{a}', batches => '{1,2}')", "2202E"),
+                            ("SELECT jobq_complete_and_claim_any('{}', '{}', queues => '{a}', batch => NULL)", "22004"),
                             ("SELECT jobq_claim_any()", "22004"), ("CALL jobq_wait_any('{a}', '0 s', batch => 0)", "22023")):
             fails(conn, state, call)
 

@@ -20,7 +20,7 @@ module Jobq
           "heartbeat_timeout => $7::interval, worker_info => $8::jsonb, " \
           "queues => $1::text[], patterns => $9::text[], batches => $10::int[], weights => $11::int[], oldest_first => $12::boolean"
     CLAIM_ANY = "SELECT #{CLAIMED} FROM jobq_claim_any(#{ANY})"
-    COMPLETE_AND_CLAIM_ANY = "SELECT #{CLAIMED} FROM jobq_complete_and_claim($13::bigint[], $14::bigint[], $15::jsonb[], #{ANY})"
+    COMPLETE_AND_CLAIM_ANY = "SELECT #{CLAIMED} FROM jobq_complete_and_claim_any($13::bigint[], $14::bigint[], $15::jsonb[], #{ANY})"
     WAIT_ANY = "CALL jobq_wait_any($1::text[], $2::interval, $3::text[], $4::int[], $5::text[], $6::text, $7::int, worker_info => $8::jsonb, " \
                "patterns => $9::text[], batches => $10::int[])"
     WAITS = [WAIT, WAIT_ANY].freeze

@@ -31,7 +31,7 @@ _CLAIM_ANY_ARGUMENTS = """worker_id => %(worker_id)s::text, batch => %(batch)s::
     queues => %(queues)s::text[], weights => %(weights)s::int[], oldest_first => %(oldest_first)s::boolean, batches => %(batches)s::int[],
     patterns => %(patterns)s::text[], worker_info => %(worker_info)s::jsonb"""
 CLAIM_ANY = f"SELECT {_CLAIMED} FROM jobq_claim_any({_CLAIM_ANY_ARGUMENTS})"
-COMPLETE_AND_CLAIM_ANY = f"""SELECT {_CLAIMED} FROM jobq_complete_and_claim(%(ids)s::bigint[], %(leases)s::bigint[], %(results)s::jsonb[],
+COMPLETE_AND_CLAIM_ANY = f"""SELECT {_CLAIMED} FROM jobq_complete_and_claim_any(%(ids)s::bigint[], %(leases)s::bigint[], %(results)s::jsonb[],
     {_CLAIM_ANY_ARGUMENTS})"""
 WAIT_ANY = """CALL jobq_wait_any(%(queues)s::text[], %(wait_timeout)s::interval, %(kinds)s::text[], %(versions)s::int[],
     %(capabilities)s::text[], %(worker_id)s::text, %(batch)s::int,
