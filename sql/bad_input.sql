@@ -87,6 +87,7 @@ SELECT * FROM pg_temp.outcomes($$
     jobq_release_many(NULL, NULL)
     jobq_complete_and_claim(NULL, '{}')
     jobq_complete_and_claim('{}', '{}', queue => NULL)
+    jobq_claim_json(NULL)
     jobq_get(NULL)
     jobq_cancel(NULL)
     jobq_retry(NULL)

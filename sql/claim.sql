@@ -11,6 +11,25 @@ FROM jobq.jobs WHERE id = :id;
 \x off
 SELECT jobq_drop_queue('claim', force => true);
 
+-- jobq_claim_json returns the same columns as JSON.
+SELECT jobq_enqueue('claim', '{"to": "änn \"\\"}', kind => 'm"ä\l', run_at => '1969-12-31 23:59:59.5+00', metadata => '{"tenant": 7}') AS id \gset
+SELECT jobq_enqueue('claim', '[1.50, null, "x"]', run_at => '0044-03-15 BC') AS oldest \gset
+SELECT jobq_claim_json('{claim}', 'worker-1', batch => 5) AS jobs \gset
+SELECT j->>'id' IN (:'id', :'oldest') AS known, (j->>'lease')::bigint = (SELECT lease FROM jobq.jobs WHERE id = (j->>'id')::bigint) AS lease,
+       (j->>'created_at')::numeric = (SELECT extract(epoch FROM created_at) FROM jobq.jobs WHERE id = (j->>'id')::bigint) AS created,
+       j::jsonb - '{id,lease,created_at}'::text[] AS job
+FROM json_array_elements(:'jobs') j;
+-- It can complete jobs first. A lost lease causes a warning, as in jobq_complete_and_claim.
+SELECT jobq_enqueue('claim', kind => 'next') > 0 AS enqueued;
+SELECT array_agg(j->>'id') AS ids, array_agg(j->>'lease') AS leases FROM json_array_elements(:'jobs') j \gset
+SELECT j->'kind' AS kind FROM json_array_elements(jobq_claim_json('{claim}', job_ids => :'ids', leases => :'leases', results => '{1,2}')) j;
+SELECT result FROM jobq.jobs WHERE queue = 'claim' AND status = 'completed' ORDER BY id;
+SELECT jobq_claim_json(patterns => '{claim%}', job_ids => '{4711}', leases => '{1}');
+SELECT jobq_claim_json(), jobq_claim_json('{claim}', job_ids => '{1}');
+SELECT jobq_claim_json('{claim}', job_ids => '{1}');
+SELECT jobq_claim_json('{claim}', results => '{1}');
+SELECT jobq_drop_queue('claim', force => true);
+
 -- The order across kinds: priority, then run_at, then ID.
 SELECT count(*) FROM jobq_enqueue_jobs('[
   {"queue": "claim", "payload": "g", "kind": "y", "priority": 1},

@@ -5,14 +5,11 @@
 #include "compat/args.h"
 #include "compat/async_commit.h"
 #include "compat/settings.h"
-#include "core/retry.h"
 #include "identity/identity.h"
 #include "job/job_arguments.h"
 #include "metrics/connected_workers.h"
 #include "metrics/recent_filters.h"
 #include "queues/granted.h"
-
-#include <algorithm>
 
 namespace jobq {
 
@@ -30,38 +27,6 @@ int checked_batch(FunctionCallInfo fcinfo, int n) {
                         errhint("At most %d jobs can be claimed in one call.", core::kMaxBatch)));
     return batch;
 }
-
-// Adds each claimed job to the result as a row.
-class Emitter : public ClaimSink {
- public:
-    explicit Emitter(ResultSet *results) : results_(results) {}
-    void take(const ClaimedJob &job) override {
-        constexpr int kColumns = 14;
-        Datum values[ResultSet::kMaxColumns];
-        bool nulls[ResultSet::kMaxColumns] = {};
-        // jobq.claimed_job has more columns if an update has created it for a newer library.
-        std::fill(nulls + kColumns, nulls + ResultSet::kMaxColumns, true);
-        const auto copy = [&](int to, JobColumn from) { values[to] = job_value(*job.jobs, from, &nulls[to]); };
-        copy(0, kJobId);
-        values[1] = Int64GetDatum(job.lease);
-        copy(2, kJobQueue);
-        copy(3, kJobKind);
-        copy(4, kJobPayload);
-        values[5] = Int32GetDatum(core::next_attempt(DatumGetInt32(job_value(*job.jobs, kJobAttempts))));
-        copy(6, kJobMaxAttempts);
-        values[7] = Int32GetDatum(DatumGetInt16(job_value(*job.jobs, kJobPriority)));
-        copy(8, kJobVersion);
-        copy(9, kJobRunAt);
-        copy(10, kJobCreatedAt);
-        copy(11, kJobProgress);
-        copy(12, kJobMetadata);
-        values[13] = Int32GetDatum(core::heartbeat_seconds(job.timeout));
-        results_->row(values, nulls);
-    }
-
- private:
-    ResultSet *results_;
-};
 
 }  // namespace
 
@@ -123,21 +88,19 @@ ClaimRequest claim_request(FunctionCallInfo fcinfo, int first, int info) {
     return request;
 }
 
-int claim_into(ResultSet *results, const ClaimRequest &request, std::string_view queue) {
+int claim_into(ClaimSink *sink, const ClaimRequest &request, std::string_view queue) {
     require_known_queue(queue);
     if (request.batch == 0) return 0;
     const TimestampTz now = GetCurrentTimestamp();
     note_filter(queue, request.filter, now);
-    Emitter emitter(results);
-    const int claimed = claim_jobs(request, queue, now, &emitter);
+    const int claimed = claim_jobs(request, queue, now, sink);
     note_worker(request.worker_info, claimed > 0);
     return claimed;
 }
 
-void claim_any_into(ResultSet *results, const ClaimRequest &request, const QueueArguments &queues,
+void claim_any_into(ClaimSink *sink, const ClaimRequest &request, const QueueArguments &queues,
                     const QueueScope *scope) {
-    Emitter emitter(results);
-    const int claimed = claim_selected(request, queues, scope, &emitter);
+    const int claimed = claim_selected(request, queues, scope, sink);
     note_worker(request.worker_info, claimed > 0);
 }
 
@@ -149,8 +112,9 @@ PGDLLEXPORT Datum jobq_claim(PG_FUNCTION_ARGS) {
     const text *queue = granted_queue(fcinfo, 0, "queue");
     const ClaimRequest request = claim_request(fcinfo, 1, 7);
     ResultSet results(fcinfo);
+    RowSink rows(&results);
     const bool whole = settings.async_claims && is_whole_transaction();
-    claim_into(&results, request, view(queue));
+    claim_into(&rows, request, view(queue));
     if (whole) allow_async_commit();
     return results.done();
 }
@@ -161,8 +125,9 @@ PGDLLEXPORT Datum jobq_claim_any(PG_FUNCTION_ARGS) {
     const QueueArguments queues = queue_arguments(fcinfo, {0, 7, 8, 9, 10});
     const ClaimRequest request = claim_request(fcinfo, 1, 11);
     ResultSet results(fcinfo);
+    RowSink rows(&results);
     const bool whole = settings.async_claims && is_whole_transaction();
-    claim_any_into(&results, request, queues, scope_of(fcinfo));
+    claim_any_into(&rows, request, queues, scope_of(fcinfo));
     if (whole) allow_async_commit();
     return results.done();
 }

@@ -1,10 +1,10 @@
-// The arguments of a claim and the rows it returns, shared by the functions that claim jobs.
+// The arguments and results of the SQL functions that claim jobs.
 #pragma once
 
 #include "claim/claim.h"
+#include "claim/claimed_jobs.h"
 #include "claim/queue_arguments.h"
 #include "compat/pg.h"
-#include "compat/result_set.h"
 
 namespace jobq {
 
@@ -25,10 +25,10 @@ core::WorkerFilter checked_filter(FunctionCallInfo fcinfo, int first);
 // which begin at position `first`, and `worker_info` at position `info`.
 ClaimRequest claim_request(FunctionCallInfo fcinfo, int first, int info);
 
-// Claims jobs of the queue and adds them to the result. Returns the number of claimed jobs.
-int claim_into(ResultSet *results, const ClaimRequest &request, std::string_view queue);
-// Claims jobs of several queues and adds them to the result.
-void claim_any_into(ResultSet *results, const ClaimRequest &request, const QueueArguments &queues,
+// Claims jobs of the queue and passes them to the sink. Returns the number of claimed jobs.
+int claim_into(ClaimSink *sink, const ClaimRequest &request, std::string_view queue);
+// Claims jobs of several queues and passes them to the sink.
+void claim_any_into(ClaimSink *sink, const ClaimRequest &request, const QueueArguments &queues,
                     const QueueScope *scope);
 
 // Raises 42602 if the name is empty, 42622 if it is too long, and 22023 if it begins with the prefix that is reserved

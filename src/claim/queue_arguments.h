@@ -26,6 +26,11 @@ struct QueueArgumentPositions {
 // Checks and returns the arguments. Raises 42501 if the caller is not allowed to use one of the queues.
 QueueArguments queue_arguments(FunctionCallInfo fcinfo, const QueueArgumentPositions &at);
 
+// Returns true if the arguments only name one queue.
+inline bool is_one_queue(const QueueArguments &arguments) {
+    return arguments.queues.count == 1 && arguments.patterns.count == 0 && arguments.batches == nullptr;
+}
+
 // A queue that the arguments select. `entry` is the position of the queue, or of the first pattern that matches it, in
 // the arrays of QueueArguments.
 struct SelectedQueue {

@@ -39,10 +39,12 @@ bool by_key(const HeldJob &a, const HeldJob &b) {
     return a.lease != b.lease ? a.lease < b.lease : a.position < b.position;
 }
 
-// Reads an optional array of results, errors, or details, which must have the same length as job_ids.
-Elements read_extras(FunctionCallInfo fcinfo, int n, Oid type, const char *name, void (*check)(Datum, const char *)) {
+// Reads an optional array of results, errors, or details, which must have the same length as job_ids. `first` is the
+// position of job_ids.
+Elements read_extras(FunctionCallInfo fcinfo, int first, int n, Oid type, const char *name,
+                     void (*check)(Datum, const char *)) {
     if (!given(fcinfo, n)) return {};
-    const Elements ids = require_elements(fcinfo, 0, INT8OID, "job_ids", core::kMaxBatch);
+    const Elements ids = require_elements(fcinfo, first, INT8OID, "job_ids", core::kMaxBatch);
     const Elements extras = elements_of(PG_GETARG_ARRAYTYPE_P(n), type, name, core::kMaxBatch, NullElements::Allowed);
     check_same_length(ids.count, "job_ids", extras.count, name);
     for (int i = 0; i < extras.count; i++)
@@ -52,9 +54,10 @@ Elements read_extras(FunctionCallInfo fcinfo, int n, Oid type, const char *name,
 
 bool has(const Elements &extras, int i) { return i < extras.count && !extras.nulls[i]; }
 
-Batch read_batch(FunctionCallInfo fcinfo, const Elements &extras = {}, const Elements &details = {}) {
-    const Elements ids = require_elements(fcinfo, 0, INT8OID, "job_ids", core::kMaxBatch);
-    const Elements leases = require_elements(fcinfo, 1, INT8OID, "leases", core::kMaxBatch);
+// `first` is the position of the argument "job_ids", which the argument "leases" follows.
+Batch read_batch(FunctionCallInfo fcinfo, int first = 0, const Elements &extras = {}, const Elements &details = {}) {
+    const Elements ids = require_elements(fcinfo, first, INT8OID, "job_ids", core::kMaxBatch);
+    const Elements leases = require_elements(fcinfo, first + 1, INT8OID, "leases", core::kMaxBatch);
     check_same_length(ids.count, "job_ids", leases.count, "leases");
     Batch batch = {static_cast<HeldJob *>(palloc(sizeof(HeldJob) * Max(ids.count, 1))), 0};
     for (int i = 0; i < ids.count; i++) {
@@ -75,9 +78,9 @@ Batch read_batch(FunctionCallInfo fcinfo, const Elements &extras = {}, const Ele
     return batch;
 }
 
-// Reads a batch with an optional array of results.
-Batch read_completed(FunctionCallInfo fcinfo) {
-    return read_batch(fcinfo, read_extras(fcinfo, 2, JSONBOID, "results", check_json_size));
+// Reads a batch with an optional array of results, which follows the arguments "job_ids" and "leases".
+Batch read_completed(FunctionCallInfo fcinfo, int first = 0) {
+    return read_batch(fcinfo, first, read_extras(fcinfo, first, first + 2, JSONBOID, "results", check_json_size));
 }
 
 // Raises 22023 if the details of a failed attempt are not a JSON object, and 54000 if they are too large. They are not
@@ -243,8 +246,9 @@ PGDLLEXPORT Datum jobq_complete_and_claim(PG_FUNCTION_ARGS) {
     const text *queue = granted_queue(fcinfo, 3, "queue");
     const ClaimRequest request = claim_request(fcinfo, 4, 10);
     ResultSet results(fcinfo);
+    RowSink rows(&results);
     complete_jobs(batch.jobs, batch.count, scope_of(fcinfo), GetCurrentTimestamp());
-    claim_into(&results, request, view(queue));
+    claim_into(&rows, request, view(queue));
     report_lost_leases(WARNING, batch);
     return results.done();
 }
@@ -256,10 +260,31 @@ PGDLLEXPORT Datum jobq_complete_and_claim_any(PG_FUNCTION_ARGS) {
     const QueueArguments queues = queue_arguments(fcinfo, {3, 10, 11, 12, 13});
     const ClaimRequest request = claim_request(fcinfo, 4, 14);
     ResultSet results(fcinfo);
+    RowSink rows(&results);
     complete_jobs(batch.jobs, batch.count, scope_of(fcinfo), GetCurrentTimestamp());
-    claim_any_into(&results, request, queues, scope_of(fcinfo));
+    claim_any_into(&rows, request, queues, scope_of(fcinfo));
     report_lost_leases(WARNING, batch);
     return results.done();
+}
+
+PG_FUNCTION_INFO_V1(jobq_claim_json);
+PGDLLEXPORT Datum jobq_claim_json(PG_FUNCTION_ARGS) {
+    enum { Queues, WorkerId, WorkerInfo = 7, JobIds, Leases, Results, Patterns, Weights, OldestFirst, Batches };
+    require_worker_may(fcinfo);
+    const QueueArguments queues = queue_arguments(fcinfo, {Queues, Patterns, Weights, OldestFirst, Batches});
+    const bool completes = given(fcinfo, JobIds) || given(fcinfo, Leases) || given(fcinfo, Results);
+    Batch batch = completes ? read_completed(fcinfo, JobIds) : Batch{};
+    const ClaimRequest request = claim_request(fcinfo, WorkerId, WorkerInfo);
+    const bool whole = settings.async_claims && !completes && is_whole_transaction();
+    JsonSink jobs;
+    if (completes) complete_jobs(batch.jobs, batch.count, scope_of(fcinfo), GetCurrentTimestamp());
+    if (is_one_queue(queues))
+        claim_into(&jobs, request, queues.queues.items[0]);
+    else
+        claim_any_into(&jobs, request, queues, scope_of(fcinfo));
+    report_lost_leases(WARNING, batch);
+    if (whole) allow_async_commit();
+    PG_RETURN_DATUM(jobs.done());
 }
 
 PG_FUNCTION_INFO_V1(jobq_fail);
@@ -284,8 +309,8 @@ PGDLLEXPORT Datum jobq_fail(PG_FUNCTION_ARGS) {
 PG_FUNCTION_INFO_V1(jobq_fail_many);
 PGDLLEXPORT Datum jobq_fail_many(PG_FUNCTION_ARGS) {
     require_worker_may(fcinfo);
-    Batch batch = read_batch(fcinfo, read_extras(fcinfo, 2, TEXTOID, "errors", nullptr),
-                             read_extras(fcinfo, 5, JSONBOID, "details", check_details));
+    Batch batch = read_batch(fcinfo, 0, read_extras(fcinfo, 0, 2, TEXTOID, "errors", nullptr),
+                             read_extras(fcinfo, 0, 5, JSONBOID, "details", check_details));
     const core::Micros retry_in = checked_retry_in(fcinfo, 3);
     const bool retry = required_bool(fcinfo, 4, "retry");
     const QueueScope *scope = scope_of(fcinfo);

@@ -53,6 +53,7 @@ constexpr Call kCalls[] = {
     {"jobq_complete_many", kWorker},
     {"jobq_complete_and_claim", kWorker},
     {"jobq_complete_and_claim_any", kWorker},
+    {"jobq_claim_json", kWorker},
     {"jobq_fail", kWorker},
     {"jobq_fail_many", kWorker},
     {"jobq_heartbeat", kWorker},

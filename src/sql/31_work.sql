@@ -91,6 +91,28 @@ CREATE FUNCTION jobq_complete_and_claim_any(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
+--: like jobq_claim_any, or jobq_complete_and_claim_any if jobs to complete are given, but returns the claimed jobs as one JSON array,
+--: which is faster than rows
+CREATE FUNCTION jobq_claim_json(
+        queues text[] DEFAULT NULL,
+        worker_id text DEFAULT NULL,
+        batch integer DEFAULT 1,
+        kinds text[] DEFAULT NULL,
+        versions integer[] DEFAULT NULL,
+        capabilities text[] DEFAULT NULL,
+        heartbeat_timeout interval DEFAULT NULL,
+        worker_info jsonb DEFAULT NULL,
+        job_ids bigint[] DEFAULT NULL,
+        leases bigint[] DEFAULT NULL,
+        results jsonb[] DEFAULT NULL,
+        patterns text[] DEFAULT NULL,
+        weights integer[] DEFAULT NULL,
+        oldest_first boolean DEFAULT false,
+        batches integer[] DEFAULT NULL)
+    RETURNS json
+    AS 'MODULE_PATHNAME'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
 --: report a failed attempt; returns the new status, or NULL if the lease is lost
 CREATE FUNCTION jobq_fail(
         job_id bigint,

@@ -64,7 +64,7 @@ CALLS = (
     (None, "UPDATE jobq.jobs SET priority = 1 WHERE queue = 'hostile' AND status = 'pending'"),
     (None, "DELETE FROM jobq.jobs WHERE id = (SELECT min(id) FROM jobq.jobs WHERE queue = 'hostile' AND status <> 'processing')"),
     (None, "SELECT * FROM jobq_claim('hostile', 'w', batch => 3)"),
-    (None, "SELECT * FROM jobq_claim_any('{{hostile}}', 'w')"),
+    (None, "SELECT * FROM jobq_claim_any('{{hostile}}', 'w')"), (None, "SELECT jobq_claim_json('{{hostile}}', 'w')"),
     (None, "SELECT jobq_set_limit('hostile', max_running => 1)"), (None, "SELECT jobq_claim('hostile', 'w')"),
     (None, "SELECT jobq_set_limit('hostile')"),
     (None, "SELECT jobq_alter_queue('hostile', round_robin => true)"), (None, "SELECT jobq_claim('hostile', 'w')"),

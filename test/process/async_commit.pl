@@ -52,6 +52,8 @@ waits($claim, 'a claim waits for the disk');
 $session->query('SET jobq.async_claims = on');
 does_not($claim, 'with jobq.async_claims on, a claim does not wait');
 does_not(q{SELECT id FROM jobq_claim_any(ARRAY['p', 'q'], 'w')}, 'with jobq.async_claims on, jobq_claim_any does not wait');
+does_not(q{SELECT jobq_claim_json(ARRAY['q'], 'w')}, 'with jobq.async_claims on, jobq_claim_json does not wait');
+waits("SELECT jobq_claim_json(ARRAY['q'], 'w', job_ids => ARRAY[$id], leases => ARRAY[$lease])", 'jobq_claim_json waits if it completes jobs');
 waits("INSERT INTO seen $claim", 'a statement that stores the claimed job waits');
 waits("BEGIN; $claim; INSERT INTO seen VALUES (1); COMMIT", 'a transaction that writes after its claim waits');
 waits("SELECT jobq_complete(id, lease) FROM jobq_claim('q', 'w')", 'a completion always waits');

@@ -23,7 +23,7 @@ export class Attempt {
     span = undefined;
     #abort = null;
 
-    /** row: a row of jobq_claim. host: connections and reports, provided by the worker or the test kit. */
+    /** row: a job in the result of jobq_claim_json. host: connections and reports, provided by the worker or the test kit. */
     constructor(row, host) {
         this.row = row;
         this.host = host;

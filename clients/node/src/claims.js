@@ -21,7 +21,7 @@ export class Claims {
     #lookAt = 0;        // time of the next check for jobs of other kinds
     #otherKinds = '';
     #collisions = 0;    // number of collisions since the last successful statement
-    #lost = [];         // job IDs from a warning of jobq_complete_and_claim
+    #lost = [];         // job IDs from a warning of jobq_claim_json
 
     /**
      * hand: the jobs that the worker has in hand (hand.js). due: the next signs of life (due.js). info: the argument worker_info
@@ -92,7 +92,7 @@ export class Claims {
         this.#lost = [];
         let rows;
         try {
-            rows = done.length
+            [{ jobs: rows }] = done.length
                 ? await this.connection.query(completeAndClaim, [...values, ...leasesOf(done), resultsOf(done)])
                 : await this.connection.query(claim, values);
         } catch (error) {

@@ -24,8 +24,8 @@ export class Job {
         this.maxAttempts = row.max_attempts;
         this.priority = row.priority;
         this.version = row.version;
-        this.runAt = new Date(Number(row.run_at));
-        this.createdAt = new Date(Number(row.created_at));
+        this.runAt = new Date(Math.floor(row.run_at * 1000));
+        this.createdAt = new Date(Math.floor(row.created_at * 1000));
         this.progress = row.progress;
         this.metadata = row.metadata;
     }

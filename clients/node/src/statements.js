@@ -7,30 +7,21 @@ const FILTER = 'kinds => $K::text[], versions => $V::int[], capabilities => $C::
 // Replaces the parameter names in a statement with $1, $2, and so on.
 const numbered = (text, names) => names.reduce((sofar, name, place) => sofar.replaceAll(`$${name}`, `$${place + 1}`), text);
 
-// Times are returned as milliseconds since 1970, because pg misreads dates if the database's DateStyle puts the day first.
-const CLAIMED = `id, lease, queue, kind, payload, attempt, max_attempts, priority, version,
-    floor(extract(epoch FROM run_at) * 1000) AS run_at, floor(extract(epoch FROM created_at) * 1000) AS created_at, progress, metadata,
-    heartbeat_seconds`;
-
-export const CLAIM = numbered(
-    `SELECT ${CLAIMED} FROM jobq_claim($Q::text, $W::text, $B::int, ${FILTER}, heartbeat_timeout => $H::interval,
-     worker_info => $X::jsonb)`,
-    ['Q', 'W', 'B', 'K', 'V', 'C', 'H', 'X']);
-export const COMPLETE_AND_CLAIM = numbered(
-    `SELECT ${CLAIMED} FROM jobq_complete_and_claim($I::bigint[], $L::bigint[], $R::jsonb[], $Q::text, $W::text, $B::int, ${FILTER},
-     heartbeat_timeout => $H::interval, worker_info => $X::jsonb)`,
-    ['Q', 'W', 'B', 'K', 'V', 'C', 'H', 'X', 'I', 'L', 'R']);
+const COMPLETED = 'job_ids => $I::bigint[], leases => $L::bigint[], results => $R::jsonb[]';
+const ONE = `ARRAY[$Q::text], $W::text, $B::int, ${FILTER}, heartbeat_timeout => $H::interval, worker_info => $X::jsonb`;
+const ONE_VALUES = ['Q', 'W', 'B', 'K', 'V', 'C', 'H', 'X'];
+export const CLAIM = numbered(`SELECT jobq_claim_json(${ONE}) AS jobs`, ONE_VALUES);
+export const COMPLETE_AND_CLAIM = numbered(`SELECT jobq_claim_json(${ONE}, ${COMPLETED}) AS jobs`, [...ONE_VALUES, 'I', 'L', 'R']);
 export const WAIT = numbered(
     `CALL jobq_wait($Q::text, $T::interval, ${FILTER}, worker_id => $W::text, batch => $B::int, worker_info => $X::jsonb)`,
     ['Q', 'W', 'B', 'T', 'K', 'V', 'C', 'X']);
 
 // For a worker that serves several queues.
-const ANY = `worker_id => $W::text, batch => $B::int, ${FILTER}, heartbeat_timeout => $H::interval, queues => $Q::text[],
-     patterns => $P::text[], batches => $S::int[], worker_info => $X::jsonb, weights => $G::int[], oldest_first => $O::boolean`;
-export const CLAIM_ANY = numbered(`SELECT ${CLAIMED} FROM jobq_claim_any(${ANY})`, ['Q', 'W', 'B', 'K', 'V', 'C', 'H', 'X', 'P', 'S', 'G', 'O']);
-export const COMPLETE_AND_CLAIM_ANY = numbered(
-    `SELECT ${CLAIMED} FROM jobq_complete_and_claim_any($I::bigint[], $L::bigint[], $R::jsonb[], ${ANY})`,
-    ['Q', 'W', 'B', 'K', 'V', 'C', 'H', 'X', 'P', 'S', 'G', 'O', 'I', 'L', 'R']);
+const ANY = `$Q::text[], $W::text, $B::int, ${FILTER}, heartbeat_timeout => $H::interval, worker_info => $X::jsonb,
+     patterns => $P::text[], batches => $S::int[], weights => $G::int[], oldest_first => $O::boolean`;
+const ANY_VALUES = [...ONE_VALUES, 'P', 'S', 'G', 'O'];
+export const CLAIM_ANY = numbered(`SELECT jobq_claim_json(${ANY}) AS jobs`, ANY_VALUES);
+export const COMPLETE_AND_CLAIM_ANY = numbered(`SELECT jobq_claim_json(${ANY}, ${COMPLETED}) AS jobs`, [...ANY_VALUES, 'I', 'L', 'R']);
 export const WAIT_ANY = numbered(
     `CALL jobq_wait_any($Q::text[], $T::interval, ${FILTER}, worker_id => $W::text, batch => $B::int, patterns => $P::text[],
      batches => $S::int[], worker_info => $X::jsonb)`,

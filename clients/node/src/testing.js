@@ -32,7 +32,7 @@ export async function drain(client, handlers, given = {}) {
     const kit = await kitOf(client);
     const ran = [];
     for (let ticked = false; ;) {
-        const [row] = await kit.ask(CLAIM, claimValues(options, 1));
+        const [{ jobs: [row] }] = await kit.ask(CLAIM, claimValues(options, 1));
         if (row) {
             if (ran.length === limit) throw new Error(`drain: there are still jobs after ${limit} attempts (option limit)`);
             ran.push(await kit.attempt(row, handlers[row.kind]));
@@ -62,7 +62,7 @@ export async function runInline(handler, payload = {}, options = {}) {
     const row = {
         id: '1', lease: '1', queue: job.queue ?? 'default', kind: job.kind ?? '', payload: JSON.parse(toJson(payload, 'the payload')),
         attempt: job.attempt ?? 1, max_attempts: job.maxAttempts ?? 20, priority: job.priority ?? 0, version: job.version ?? 0,
-        run_at: job.runAt ?? new Date(), created_at: job.createdAt ?? new Date(), progress: job.progress ?? null,
+        run_at: (job.runAt ?? new Date()) / 1000, created_at: (job.createdAt ?? new Date()) / 1000, progress: job.progress ?? null,
         metadata: job.metadata ?? null,
     };
     const memory = { signals, jobs, steps: new Map(Object.entries(steps)), spawned: [], logged: [] };

@@ -90,7 +90,7 @@ test('a completion that was sent with a claim is sent again, and the claimed job
     const handlers = { wait: async (job) => { if (job.payload === 1) await opened; return job.attempt; } };
     await through({ queue: 'along', handlers, heartbeatTimeout: 3 }, async (proxy, worker, log) => {
         await reaches(database, first.id, 'processing');
-        proxy.lose('jobq_complete_and_claim');
+        proxy.lose('job_ids => ');
         open();
         await becomesTrue(() => proxy.lost === 1);
         await reaches(database, first.id, 'completed');

@@ -34,7 +34,7 @@ function claiming({ answer, room = () => 1, ...options }) {
     const claims = new Claims({
         options: checkedOptions({ handlers: { x() {} }, ...options }), hand, configuration: () => ({}), log: silent, pace: new Pace({ log: silent }), due,
     });
-    const client = { query: async ({ text }) => ({ rows: await answer(text, hangs) ?? [] }), connection: { stream: { destroy() {} } } };
+    const client = { query: async ({ text }) => ({ rows: await answer(text, hangs) ?? [{ jobs: [] }] }), connection: { stream: { destroy() {} } } };
     claims.connection.open = async () => client;
     const over = claims.start();
     const end = async () => {
@@ -60,7 +60,7 @@ test('claims without an answer are stuck after 120 s, but not if the worker stop
 test('a wait may take wait_timeout longer', { timeout }, async () => {
     let waits;
     const { due, end } = claiming({ waitTimeout: 3600, answer: (text, hangs) => {
-        if (text !== WAIT) return text === CLAIM ? [] : [{ may_look: false }];
+        if (text !== WAIT) return text === CLAIM ? [{ jobs: [] }] : [{ may_look: false }];
         waits = now();
         return hangs;
     } });
@@ -71,7 +71,7 @@ test('a wait may take wait_timeout longer', { timeout }, async () => {
 
 test('a pause between polls is not stuck', { timeout }, async () => {
     let claimed = 0;
-    const { due, end } = claiming({ pollInterval: 3600, answer: (text) => (text === CLAIM ? (claimed += 1, []) : [{ may_look: false }]) });
+    const { due, end } = claiming({ pollInterval: 3600, answer: (text) => (text === CLAIM ? (claimed += 1, [{ jobs: [] }]) : [{ may_look: false }]) });
     await until(() => claimed > 3 && due[CLAIMS] > now());
     await end();
 });

@@ -460,7 +460,7 @@ class ClaimTest(unittest.TestCase):
             if statement == statements.CLAIM and len(sent) > 8:
                 if len(sent) > 12:
                     made.hand.stop()
-                return []
+                return [{"jobs": "[]"}]
             raise psycopg.errors.SerializationFailure() if len(sent) < 12 else psycopg.errors.DeadlockDetected()
 
         serialization, deadlock = psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected

@@ -1109,7 +1109,7 @@ jobq.serve(first, second)
 
         def all_but_the_answer(statement, parameters):
             rows = send(statement, parameters)
-            if "complete_and_claim" in statement and not broken:
+            if statement == statements.COMPLETE_AND_CLAIM and not broken:
                 broken.append(rows)
                 line.close()
                 from jobq.core import Broken

@@ -271,9 +271,11 @@ END
 -- If the claim fails, the call still completes the jobs.
 --@ function jobq_complete_and_claim_any
 BEGIN
-    -- Rejects invalid arguments before it completes anything.
-    PERFORM FROM @extschema@.jobq_claim_any($4, $5, CASE WHEN $6 > 0 THEN 0 ELSE $6 END, $7, $8, $9, $10, $11, $12, $13, $14, $15);
-    PERFORM jobq_router.complete_or_warn($1, $2, $3);
+    IF (cardinality($1) + cardinality($2) = 0) IS NOT TRUE THEN
+        -- Rejects invalid arguments before it completes anything.
+        PERFORM FROM @extschema@.jobq_claim_any($4, $5, CASE WHEN $6 > 0 THEN 0 ELSE $6 END, $7, $8, $9, $10, $11, $12, $13, $14, $15);
+        PERFORM jobq_router.complete_or_warn($1, $2, $3);
+    END IF;
     BEGIN
         RETURN QUERY SELECT * FROM @extschema@.jobq_claim_any($4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
     EXCEPTION WHEN OTHERS OR query_canceled THEN
@@ -282,6 +284,16 @@ BEGIN
         END IF;
         RAISE WARNING 'nothing more was claimed: %', SQLERRM USING ERRCODE = SQLSTATE;
     END;
+END
+--@ end
+
+--@ function jobq_claim_json
+BEGIN
+    RETURN (SELECT coalesce(json_agg(json_build_object('id', c.id::text, 'lease', c.lease::text, 'queue', c.queue, 'kind', c.kind, 'payload', c.payload,
+                                                       'attempt', c.attempt, 'max_attempts', c.max_attempts, 'priority', c.priority, 'version', c.version,
+                                                       'run_at', extract(epoch FROM c.run_at), 'created_at', extract(epoch FROM c.created_at),
+                                                       'progress', c.progress, 'metadata', c.metadata, 'heartbeat_seconds', c.heartbeat_seconds)), '[]')
+            FROM @extschema@.jobq_complete_and_claim_any(coalesce($9, '{}'), coalesce($10, '{}'), $11, $1, $2, $3, $4, $5, $6, $7, $12, $13, $14, $15, $8) c);
 END
 --@ end
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import logging
 import os
 import threading
@@ -236,7 +237,12 @@ class Core:
         parameters.update(ids=[job.id for job, _ in completions], leases=[job.lease for job, _ in completions],
                           results=[outcome.result for _, outcome in completions])
         try:
-            rows = self._claims.all(self._claim_statement(bool(completions)), parameters)
+            text = self._claims.all(self._claim_statement(bool(completions)), parameters)[0]["jobs"]
+            try:
+                jobs = json.loads(text)
+            except (ValueError, RecursionError):
+                jobs = self._claims.all(statements.READ_CLAIMED, [text])
+            rows = statements.claimed_rows(jobs)
         except Broken:
             self.hand.not_reported(completions, uncertain=True)
             raise

@@ -13,26 +13,22 @@ from .options import Options
 from .parameters import TYPES, interval, queue_of, specs_of, value_of
 from .patterns import Patterns
 
-_CLAIM_ARGUMENTS = """%(queue)s::text, %(worker_id)s::text, %(batch)s::int, %(kinds)s::text[], %(versions)s::int[],
-    %(capabilities)s::text[], %(heartbeat_timeout)s::interval, worker_info => %(worker_info)s::jsonb"""
-
-COLUMNS = ("id", "lease", "queue", "kind", "payload", "attempt", "max_attempts", "priority", "version", "run_at", "created_at",
-           "progress", "metadata", "heartbeat_seconds")
-# Times are returned as seconds since 1970, because a driver may misread the database's DateStyle, and Python has no year 44 BC.
-_CLAIMED = ", ".join(f"extract(epoch FROM {name}) AS {name}" if name in ("run_at", "created_at") else name for name in COLUMNS)
-CLAIM = f"SELECT {_CLAIMED} FROM jobq_claim({_CLAIM_ARGUMENTS})"
-COMPLETE_AND_CLAIM = f"""SELECT {_CLAIMED} FROM jobq_complete_and_claim(%(ids)s::bigint[], %(leases)s::bigint[], %(results)s::jsonb[],
-    {_CLAIM_ARGUMENTS})"""
+# Claims return text, because some drivers parse JSON and others do not.
+_FILTER = """%(worker_id)s::text, %(batch)s::int, %(kinds)s::text[], %(versions)s::int[], %(capabilities)s::text[],
+    %(heartbeat_timeout)s::interval, %(worker_info)s::jsonb"""
+_COMPLETED = "job_ids => %(ids)s::bigint[], leases => %(leases)s::bigint[], results => %(results)s::jsonb[]"
+CLAIM = f"SELECT jobq_claim_json(ARRAY[%(queue)s::text], {_FILTER})::text AS jobs"
+COMPLETE_AND_CLAIM = f"SELECT jobq_claim_json(ARRAY[%(queue)s::text], {_FILTER}, {_COMPLETED})::text AS jobs"
 WAIT = """CALL jobq_wait(%(queue)s::text, %(wait_timeout)s::interval, %(kinds)s::text[], %(versions)s::int[],
     %(capabilities)s::text[], %(worker_id)s::text, %(batch)s::int, %(worker_info)s::jsonb)"""
 # For a worker that serves several queues.
-_CLAIM_ANY_ARGUMENTS = """worker_id => %(worker_id)s::text, batch => %(batch)s::int, kinds => %(kinds)s::text[],
-    versions => %(versions)s::int[], capabilities => %(capabilities)s::text[], heartbeat_timeout => %(heartbeat_timeout)s::interval,
-    queues => %(queues)s::text[], weights => %(weights)s::int[], oldest_first => %(oldest_first)s::boolean, batches => %(batches)s::int[],
-    patterns => %(patterns)s::text[], worker_info => %(worker_info)s::jsonb"""
-CLAIM_ANY = f"SELECT {_CLAIMED} FROM jobq_claim_any({_CLAIM_ANY_ARGUMENTS})"
-COMPLETE_AND_CLAIM_ANY = f"""SELECT {_CLAIMED} FROM jobq_complete_and_claim_any(%(ids)s::bigint[], %(leases)s::bigint[], %(results)s::jsonb[],
-    {_CLAIM_ANY_ARGUMENTS})"""
+_SEVERAL = f"""%(queues)s::text[], {_FILTER}, patterns => %(patterns)s::text[], weights => %(weights)s::int[],
+    oldest_first => %(oldest_first)s::boolean, batches => %(batches)s::int[]"""
+CLAIM_ANY = f"SELECT jobq_claim_json({_SEVERAL})::text AS jobs"
+COMPLETE_AND_CLAIM_ANY = f"SELECT jobq_claim_json({_SEVERAL}, {_COMPLETED})::text AS jobs"
+# Reads the result of a claim if the JSON parser rejects one of the payloads.
+READ_CLAIMED = """SELECT * FROM json_to_recordset(%s::json) AS j (id bigint, lease bigint, queue text, kind text, payload jsonb, attempt int,
+    max_attempts int, priority int, version int, run_at numeric, created_at numeric, progress jsonb, metadata jsonb, heartbeat_seconds int)"""
 WAIT_ANY = """CALL jobq_wait_any(%(queues)s::text[], %(wait_timeout)s::interval, %(kinds)s::text[], %(versions)s::int[],
     %(capabilities)s::text[], %(worker_id)s::text, %(batch)s::int,
     patterns => %(patterns)s::text[], batches => %(batches)s::int[], worker_info => %(worker_info)s::jsonb)"""
@@ -112,7 +108,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 def time_of(seconds: Union[Decimal, float]) -> datetime:
     """Returns the time in UTC. Times outside the years 1 to 9999, the range of datetime, become the first or last datetime."""
     try:
-        return _EPOCH + timedelta(microseconds=int(Fraction(seconds) * 1000000))   # exact, whatever the decimal context
+        return _EPOCH + timedelta(microseconds=round(Fraction(seconds) * 1000000))   # exact, whatever the decimal context
     except OverflowError:
         return (datetime.min if seconds < 0 else datetime.max).replace(tzinfo=timezone.utc)
 
@@ -159,6 +155,11 @@ def read_json(text: Union[str, bytes]) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         return Unreadable(error)
+
+
+def claimed_rows(jobs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the jobs with their ids and leases as numbers, which are strings in the result of a claim."""
+    return [{**job, "id": int(job["id"]), "lease": int(job["lease"])} for job in jobs]
 
 
 def as_text(message: str) -> str:

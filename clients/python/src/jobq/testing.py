@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import time
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -22,8 +21,6 @@ from .options import Options
 from .parameters import interval, moment, specs_of
 from .worker import Handler, Job
 
-_JSON = ("payload", "progress", "metadata")   # selected as text, because some connections parse jsonb and others do not
-_CLAIM = re.sub(rf" ({'|'.join(_JSON)}),", r" \1::text,", statements.CLAIM)
 _COMPLETE = "SELECT jobq_complete(%s::bigint, %s::bigint, %s::jsonb)"
 _RELEASE = "SELECT jobq_release(%s::bigint, %s::bigint)"
 MOST_JOBS = 10000
@@ -189,17 +186,12 @@ class _DrainedJob(Job):
 
 def _claim(connection: Any, worker: Options, kinds: List[str]) -> Optional[statements.Row]:
     parameters = statements.claim_parameters(worker, kinds, 1)
-    statement, values = _CLAIM, []
+    statement, values = statements.CLAIM, []
     for name in ("queue", "worker_id", "batch", "kinds", "versions", "capabilities", "heartbeat_timeout", "worker_info"):
         statement = statement.replace(f"%({name})s", "%s")
         values.append(parameters[name])
-    rows = run_on(connection, statement, values)
-    if not rows:
-        return None
-    row = dict(zip(statements.COLUMNS, rows[0]))
-    for name in _JSON:
-        row[name] = None if row[name] is None else json.loads(row[name])
-    return row
+    rows = statements.claimed_rows(json.loads(run_on(connection, statement, values)[0][0]))
+    return rows[0] if rows else None
 
 
 def _set_clock(connection: Any, now: datetime) -> None:

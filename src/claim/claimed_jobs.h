@@ -1,0 +1,38 @@
+// The two formats in which SQL functions return claimed jobs: as rows, and as JSON.
+#pragma once
+
+#include "claim/claim.h"
+#include "compat/pg.h"
+#include "compat/result_set.h"
+
+extern "C" {
+#include "lib/stringinfo.h"
+}
+
+namespace jobq {
+
+// Adds each claimed job to the result as a row of the type jobq.claimed_job.
+class RowSink : public ClaimSink {
+ public:
+    explicit RowSink(ResultSet *results) : results_(results) {}
+    void take(const ClaimedJob &job) override;
+
+ private:
+    ResultSet *results_;
+};
+
+// Adds each claimed job as an object to a JSON array. The keys of the objects are the columns of jobq.claimed_job. The
+// id and the lease are strings, because many JSON parsers read numbers as floating-point numbers, which do not have 64
+// bits of precision. Times are in seconds since 1970.
+class JsonSink : public ClaimSink {
+ public:
+    JsonSink();
+    void take(const ClaimedJob &job) override;
+    // Ends the array and returns it as a datum of the type json.
+    Datum done();
+
+ private:
+    StringInfoData text_;
+};
+
+}  // namespace jobq

@@ -1,0 +1,109 @@
+// See json_text.h.
+#include "compat/pg.h"
+
+#include "compat/json_text.h"
+
+extern "C" {
+#include "utils/builtins.h"
+}
+
+#include <algorithm>
+
+namespace jobq {
+
+namespace {
+
+bool needs_escape(char c) { return static_cast<unsigned char>(c) < ' ' || c == '"' || c == '\\'; }
+
+void add_escape(StringInfo out, char c) {
+    switch (c) {
+        case '"': appendBinaryStringInfo(out, "\\\"", 2); break;
+        case '\\': appendBinaryStringInfo(out, "\\\\", 2); break;
+        case '\b': appendBinaryStringInfo(out, "\\b", 2); break;
+        case '\f': appendBinaryStringInfo(out, "\\f", 2); break;
+        case '\n': appendBinaryStringInfo(out, "\\n", 2); break;
+        case '\r': appendBinaryStringInfo(out, "\\r", 2); break;
+        case '\t': appendBinaryStringInfo(out, "\\t", 2); break;
+        default: appendStringInfo(out, "\\u%04x", c);
+    }
+}
+
+void add_scalar(StringInfo out, const JsonbValue &value) {
+    switch (value.type) {
+        case jbvString:
+            add_json_string(out, {value.val.string.val, static_cast<size_t>(value.val.string.len)});
+            break;
+        case jbvNumeric: {
+            char *number = DatumGetCString(DirectFunctionCall1(numeric_out, NumericGetDatum(value.val.numeric)));
+            appendStringInfoString(out, number);
+            pfree(number);
+            break;
+        }
+        case jbvBool: appendStringInfoString(out, value.val.boolean ? "true" : "false"); break;
+        case jbvNull: appendBinaryStringInfo(out, "null", 4); break;
+        default: elog(ERROR, "unexpected type of a JSON value: %d", static_cast<int>(value.type));
+    }
+}
+
+}  // namespace
+
+void add_json_string(StringInfo out, std::string_view text) {
+    const char *next = text.data(), *end = next + text.size();
+    appendStringInfoCharMacro(out, '"');
+    while (next < end) {
+        const char *stop = std::find_if(next, end, needs_escape);
+        appendBinaryStringInfo(out, next, static_cast<int>(stop - next));
+        if (stop < end) add_escape(out, *stop++);
+        next = stop;
+    }
+    appendStringInfoCharMacro(out, '"');
+}
+
+void add_json(StringInfo out, Jsonb *value) {
+    enlargeStringInfo(out, VARSIZE(value));
+    JsonbIterator *iterator = JsonbIteratorInit(&value->root);
+    JsonbValue part;
+    bool is_first = true, is_scalar = false;
+    const auto separate = [&] {
+        if (!is_first) appendStringInfoCharMacro(out, ',');
+        is_first = false;
+    };
+    for (;;) {
+        switch (JsonbIteratorNext(&iterator, &part, false)) {
+            case WJB_BEGIN_ARRAY:
+                separate();
+                // The server stores a value that is neither an object nor an array as an array with one element.
+                is_scalar = part.val.array.rawScalar;
+                if (!is_scalar) appendStringInfoCharMacro(out, '[');
+                is_first = true;
+                break;
+            case WJB_BEGIN_OBJECT:
+                separate();
+                appendStringInfoCharMacro(out, '{');
+                is_first = true;
+                break;
+            case WJB_KEY:
+                separate();
+                add_scalar(out, part);
+                appendStringInfoCharMacro(out, ':');
+                is_first = true;
+                break;
+            case WJB_ELEM:
+            case WJB_VALUE:
+                separate();
+                add_scalar(out, part);
+                break;
+            case WJB_END_ARRAY:
+                if (!is_scalar) appendStringInfoCharMacro(out, ']');
+                is_first = false;
+                break;
+            case WJB_END_OBJECT:
+                appendStringInfoCharMacro(out, '}');
+                is_first = false;
+                break;
+            case WJB_DONE: return;
+        }
+    }
+}
+
+}  // namespace jobq
