@@ -19,6 +19,13 @@ SELECT j->>'id' IN (:'id', :'oldest') AS known, (j->>'lease')::bigint = (SELECT 
        (j->>'created_at')::numeric = (SELECT extract(epoch FROM created_at) FROM jobq.jobs WHERE id = (j->>'id')::bigint) AS created,
        j::jsonb - '{id,lease,created_at}'::text[] AS job
 FROM json_array_elements(:'jobs') j;
+-- Every payload keeps its value.
+BEGIN;
+SELECT count(*) FROM jobq_enqueue_many('claim', ARRAY['"\u0001\b\f\n\r\t\\\"/ä😀"', '{}', '[]', '[[], {}, [{"a": [true, false, null]}]]', '"x"', '-1.5e300',
+                                                      'null', '{"": {"b\"": {"c": ""}}, "d": [1, "2"]}']::jsonb[]);
+SELECT count(*), bool_and((j->'payload')::jsonb = (SELECT payload FROM jobq.jobs WHERE id = (j->>'id')::bigint)) AS same
+FROM json_array_elements(jobq_claim_json('{claim}', batch => 100)) j;
+ROLLBACK;
 -- It can complete jobs first. A lost lease causes a warning, as in jobq_complete_and_claim.
 SELECT jobq_enqueue('claim', kind => 'next') > 0 AS enqueued;
 SELECT array_agg(j->>'id') AS ids, array_agg(j->>'lease') AS leases FROM json_array_elements(:'jobs') j \gset

@@ -16,16 +16,14 @@ namespace {
 bool needs_escape(char c) { return static_cast<unsigned char>(c) < ' ' || c == '"' || c == '\\'; }
 
 void add_escape(StringInfo out, char c) {
-    switch (c) {
-        case '"': appendBinaryStringInfo(out, "\\\"", 2); break;
-        case '\\': appendBinaryStringInfo(out, "\\\\", 2); break;
-        case '\b': appendBinaryStringInfo(out, "\\b", 2); break;
-        case '\f': appendBinaryStringInfo(out, "\\f", 2); break;
-        case '\n': appendBinaryStringInfo(out, "\\n", 2); break;
-        case '\r': appendBinaryStringInfo(out, "\\r", 2); break;
-        case '\t': appendBinaryStringInfo(out, "\\t", 2); break;
-        default: appendStringInfo(out, "\\u%04x", c);
+    constexpr std::string_view kCharacters = "\"\\\b\f\n\r\t", kLetters = "\"\\bfnrt";
+    const size_t found = kCharacters.find(c);
+    if (found == std::string_view::npos) {
+        appendStringInfo(out, "\\u%04x", c);
+        return;
     }
+    appendStringInfoChar(out, '\\');
+    appendStringInfoChar(out, kLetters[found]);
 }
 
 void add_scalar(StringInfo out, const JsonbValue &value) {
@@ -39,9 +37,14 @@ void add_scalar(StringInfo out, const JsonbValue &value) {
             pfree(number);
             break;
         }
-        case jbvBool: appendStringInfoString(out, value.val.boolean ? "true" : "false"); break;
-        case jbvNull: appendBinaryStringInfo(out, "null", 4); break;
-        default: elog(ERROR, "unexpected type of a JSON value: %d", static_cast<int>(value.type));
+        case jbvBool:
+            appendStringInfoString(out, value.val.boolean ? "true" : "false");
+            break;
+        case jbvNull:
+            appendBinaryStringInfo(out, "null", 4);
+            break;
+        default:
+            elog(ERROR, "unexpected type of a JSON value: %d", static_cast<int>(value.type));
     }
 }
 
@@ -101,7 +104,8 @@ void add_json(StringInfo out, Jsonb *value) {
                 appendStringInfoCharMacro(out, '}');
                 is_first = false;
                 break;
-            case WJB_DONE: return;
+            case WJB_DONE:
+                return;
         }
     }
 }

@@ -1,95 +1,12 @@
 // Tests what each event does to a job in each status.
-#include "core/life.h"
-#include "core/queue_settings.h"
+#include "places.h"
 
 #include <gtest/gtest.h>
 
-#include <string>
 #include <vector>
 
 namespace jobq::core {
 namespace {
-
-constexpr Micros kNow = 1000 * kSecond;
-constexpr std::int64_t kLease = 77, kGroup = 5;
-
-// The places of a job: its status, for a blocked job whether it is in the line of its group or awaits something, and
-// for a failed job whether it halts its group.
-enum Place { kScheduled, kBlocked, kInLine, kAwaiting, kPending, kRunning, kDone, kFailed, kCancelled, kHalting };
-constexpr struct {
-    JobStatus status;
-    char letter;  // in the table below
-} kPlaceRows[] = {{JobStatus::Scheduled, 'S'}, {JobStatus::Blocked, 'B'}, {JobStatus::Blocked, 'B'},
-                  {JobStatus::Blocked, 'B'},   {JobStatus::Pending, 'P'}, {JobStatus::Processing, 'R'},
-                  {JobStatus::Completed, 'C'}, {JobStatus::Failed, 'F'},  {JobStatus::Cancelled, 'X'},
-                  {JobStatus::Failed, 'F'}};
-constexpr int kPlaces = static_cast<int>(std::size(kPlaceRows));
-
-// A job as jobq itself leaves it in this place.
-Life job_in(Place place) {
-    Life life = {};
-    life.status = kPlaceRows[place].status;
-    life.max_attempts = 3;
-    life.run_at = place == kScheduled ? kNow + kHour : kNow - kMinute;
-    life.has_key = true;
-    life.holds_key = !is_finished(life.status);
-    life.due = place == kScheduled || place == kAwaiting;
-    life.ready = place == kPending;
-    if (is_waiting(life.status)) life.expires_at = kNow + 3 * kHour;
-    if (place == kInLine) life.group = life.group_waiting = kGroup;
-    if (place == kHalting) life.group = life.group_active = kGroup;
-    if (place == kAwaiting) {
-        life.steps = 1;
-        life.must_end_at = life.run_at = kNow + kHour;
-    }
-    if (place == kRunning) {
-        life.attempts = 1;
-        life.lease = kLease;
-        life.started_at = life.last_heartbeat = kNow - kSecond;
-        life.rescue_indexed = true;
-        life.queue_slot = 3;
-        life.must_end_at = kNow + kHour;
-    }
-    if (is_finished(life.status)) life.finished_at = kNow - kSecond;
-    life.has_result = place == kDone;
-    return life;
-}
-
-Event event_of(EventKind kind) {
-    Event event = {kind, kNow};
-    event.run_at = kNow + 2 * kHour;
-    event.delay = kind == EventKind::Released ? 0 : kMinute;
-    event.wants_retry = true;
-    event.max_lost = 3;
-    event.lease = kLease + 1;
-    event.timeout = kDefaultSettings.heartbeat_timeout;
-    event.rescue_indexed = true;
-    event.group = kGroup + 1;
-    return event;
-}
-
-// Properties that every job must have, whatever has happened to it.
-std::string broken_law(const Life &life) {
-    const bool runs = life.status == JobStatus::Processing, finished = is_finished(life.status);
-    if (life.ready != (life.status == JobStatus::Pending)) return "ready";
-    if (life.due != (life.status == JobStatus::Scheduled || (awaits(life) && life.must_end_at != kForever)))
-        return "due";
-    if (life.lease.has_value() && !runs) return "lease";
-    if (life.rescue_indexed && !runs) return "rescue_indexed";
-    if (life.must_end_at && !runs && !awaits(life)) return "must_end_at";
-    if ((life.queue_slot || life.key_slot || life.kind_slot || life.limit_slot1 || life.limit_slot2) && !runs)
-        return "slots";
-    if (life.finished_at.has_value() != finished) return "finished_at";
-    if (finished && life.holds_key) return "holds_key";
-    if (life.has_result && life.status != JobStatus::Completed) return "has_result";
-    if (life.cancel_requested_at && !runs && !finished) return "cancel_requested_at";
-    if (life.expires_at && !is_waiting(life.status)) return "expires_at";
-    if (life.group_waiting && life.status != JobStatus::Blocked) return "group_waiting";
-    if (life.group_waiting && life.group_active) return "places";
-    if (life.group_active && life.status == JobStatus::Blocked && !awaits(life)) return "group_active";
-    if (life.group_active && finished && life.status != JobStatus::Failed) return "finished head";
-    return "";
-}
 
 // For each event, the result for a job in each place. A dot: the event does not apply.
 struct Line {
@@ -310,16 +227,6 @@ TEST(Life, ARetryKeepsTheStepsUnlessTheJobHasCompleted) {
     EXPECT_FALSE(after_event(done, retry).steps.has_value());
 }
 
-TEST(Life, PlainSqlKeepsAWaitButMakesNone) {
-    const Life waits = job_in(kAwaiting);
-    const Life same = changed_by_hand(waits, {GroupPlace::None, false, 0, 0}, kNow);
-    EXPECT_TRUE(awaits(same));
-    EXPECT_TRUE(same.due);
-    Life stopped = job_in(kRunning);
-    stopped.status = JobStatus::Blocked;
-    EXPECT_FALSE(changed_by_hand(stopped, {GroupPlace::None, false, 0, 0}, kNow).must_end_at.has_value());
-}
-
 TEST(Life, OnlyTheFirstClaimEndsTheExpiry) {
     for (const EventKind kind : {EventKind::Due, EventKind::Rescheduled, EventKind::Blocked, EventKind::KeyTaken,
                                  EventKind::DependenciesDone, EventKind::BecameGroupHead, EventKind::Moved}) {
@@ -522,62 +429,6 @@ TEST(Life, ANewJobWaitsForItsTimeItsDependenciesAndItsGroup) {
     EXPECT_EQ(enqueued(life, kNow, false, kNow).group_waiting, kGroup);
     EXPECT_FALSE(enqueued(life, kNow, true, kNow).group_waiting.has_value());
     for (const bool waits : {false, true}) EXPECT_EQ(broken_law(enqueued(life, kNow, waits, kNow)), "");
-}
-
-TEST(Life, PlainSqlLeavesEveryStatusConsistent) {
-    for (int from = 0; from < kPlaces; from++) {
-        for (int to = 0; to < kJobStatusCount; to++) {
-            Life written = job_in(static_cast<Place>(from));
-            written.status = static_cast<JobStatus>(to);
-            const ByHand facts = {GroupPlace::None, false, kMinute, 0};
-            EXPECT_EQ(broken_law(changed_by_hand(written, facts, kNow)), "") << from << " to " << to;
-            EXPECT_EQ(broken_law(inserted_by_hand(written, facts, kNow)), "") << from << " to " << to;
-            // A running job is always marked, whatever the change says, because no other process examines it.
-            written.rescue_indexed = !written.rescue_indexed;
-            EXPECT_EQ(changed_by_hand(written, facts, kNow).rescue_indexed, written.status == JobStatus::Processing)
-                << from << " to " << to;
-        }
-    }
-}
-
-TEST(Life, PlainSqlMakesDueJobsPendingAndKeepsGroupPlaces) {
-    Life written = job_in(kScheduled);
-    written.run_at = kNow;
-    EXPECT_EQ(changed_by_hand(written, {GroupPlace::None, false, 0, 0}, kNow).status, JobStatus::Pending);
-    written.group = kGroup;
-    const Life in_line = changed_by_hand(written, {GroupPlace::Waiting, false, 0, 0}, kNow);
-    EXPECT_EQ(in_line.status, JobStatus::Blocked);
-    EXPECT_EQ(in_line.group_waiting, kGroup);
-    EXPECT_EQ(changed_by_hand(written, {GroupPlace::Active, false, 0, 0}, kNow).group_active, kGroup);
-    const Life blocked = job_in(kBlocked);
-    EXPECT_EQ(changed_by_hand(blocked, {GroupPlace::None, false, 0, 0}, kNow).status, JobStatus::Blocked);
-    EXPECT_EQ(changed_by_hand(blocked, {GroupPlace::None, true, 0, 0}, kNow).status, JobStatus::Pending);
-}
-
-TEST(Life, PlainSqlKeepsTheTimeoutOfALease) {
-    const ByHand facts = {GroupPlace::None, false, 2 * kSecond, kHour};
-    // NULL means the default.
-    const Life claimed = job_in(kRunning);
-    EXPECT_FALSE(changed_by_hand(claimed, facts, kNow).lease_timeout.has_value());
-    Life unleased = claimed;
-    unleased.lease.reset();
-    const Life settled = changed_by_hand(unleased, facts, kNow);
-    EXPECT_EQ(settled.lease_timeout, 2 * kSecond);
-    EXPECT_EQ(settled.must_end_at, *claimed.started_at + kHour);
-    // A new max_runtime of the queue does not apply to a running job either.
-    ByHand runs_on = facts;
-    runs_on.keeps_end = true;
-    EXPECT_FALSE(changed_by_hand(claimed, runs_on, kNow).must_end_at.has_value());
-    runs_on.end = kNow + kMinute;
-    EXPECT_EQ(changed_by_hand(claimed, runs_on, kNow).must_end_at, kNow + kMinute);
-    // Without a lease, no executor runs the job, so it gets a heartbeat timeout.
-    unleased.lease_timeout = kEndlessLease;
-    EXPECT_EQ(changed_by_hand(unleased, facts, kNow).lease_timeout, 2 * kSecond);
-    Life of_executor = claimed;
-    of_executor.lease_timeout = kEndlessLease;
-    EXPECT_EQ(changed_by_hand(of_executor, facts, kNow).lease_timeout, kEndlessLease);
-    EXPECT_EQ(deadline_of(of_executor), INT64_MIN);
-    EXPECT_EQ(inserted_by_hand(claimed, facts, kNow).must_end_at, claimed.must_end_at);
 }
 
 TEST(Life, TheDeadlineIsTheEarlierClock) {

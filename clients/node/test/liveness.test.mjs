@@ -77,11 +77,11 @@ test('a pause between polls is not stuck', { timeout }, async () => {
 });
 
 test('no claims are expected while all slots are busy, or while handlers block the thread', { timeout }, async () => {
-    const full = claiming({ room: () => 0, answer: () => [] });
+    const full = claiming({ room: () => 0, answer: () => [{ jobs: [] }] });
     await until(() => full.due[CLAIMS] === Infinity);
     await full.end();
     let seen;
-    const { claims, due } = claiming({ answer: () => [{}] });
+    const { claims, due } = claiming({ answer: () => [{ jobs: [{}] }] });
     claims.hand.claimed = () => {
         seen = due[CLAIMS];
         claims.stop();
@@ -91,7 +91,7 @@ test('no claims are expected while all slots are busy, or while handlers block t
 });
 
 test('a worker whose database is down is alive', { timeout }, async () => {
-    const { claims, due, end } = claiming({ answer: () => [] });
+    const { claims, due, end } = claiming({ answer: () => [{ jobs: [] }] });
     const heartbeats = new Heartbeats({ configuration: () => ({}), log: silent, heard() {}, progressed() {}, due });
     const tries = [[], []];
     for (const [place, { connection }] of [claims, heartbeats].entries()) {

@@ -16,6 +16,7 @@ import psycopg
 
 import jobq
 import jobq.core
+from jobq.statements import COMPLETE_AND_CLAIM
 from jobq.testing import drain, run_inline
 
 try:
@@ -1109,7 +1110,7 @@ jobq.serve(first, second)
 
         def all_but_the_answer(statement, parameters):
             rows = send(statement, parameters)
-            if statement == statements.COMPLETE_AND_CLAIM and not broken:
+            if statement == COMPLETE_AND_CLAIM and not broken:
                 broken.append(rows)
                 line.close()
                 from jobq.core import Broken

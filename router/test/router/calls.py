@@ -98,6 +98,11 @@ def test_one_worker_serves_several_queues():
                             ([j.id for j in got], [j.lease for j in got], [*queues, "several none"])).fetchall()
         assert sorted(j.id for j in got) == sorted(i for found in ids.values() for i in found)
         assert one(conn, "SELECT status FROM jobq_get(%s)", got[0].id) == "completed"
+        more = {one(conn, "SELECT jobq_enqueue(%s, '{\"n\": 1}')", queue) for queue in queues}
+        jobs = one(conn, "SELECT jobq_claim_json(%s, 'w', batch => 100, job_ids => %s, leases => %s)", queues, [got[-1].id], [got[-1].lease])
+        assert {int(j["id"]) for j in jobs} == more and all(j["payload"] == {"n": 1} and j["run_at"] == j["created_at"] for j in jobs)
+        assert one(conn, "SELECT status FROM jobq_get(%s)", got[-1].id) == "completed"
+        assert one(conn, "SELECT jobq_claim_json(%s)", queues) == []
         begun = time.monotonic()
         waits = threading.Thread(target=lambda: conn.execute("CALL jobq_wait_any(%s, '1 min', worker_id => 'w')", (queues,)))
         waits.start()
