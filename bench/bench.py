@@ -24,7 +24,7 @@ GROUPS = [('ceilings', True), ('lifecycle', True), ('batches', True), ('enqueue'
           ('empty', True), ('wake', True), ('sleepers', False), ('control', True), ('steps', True), ('waiters', False), ('held', False), ('workers', False), ('backlog', False),
           ('front', False), ('lanes', False), ('heartbeat', False), ('metrics', False), ('duties', False), ('schedules', True), ('handlers', True)]
 # Groups for developers of jobq, not for the published page. They run only if they are named.
-NAMED_ONLY = ['ablation', 'several', 'batch_members']
+NAMED_ONLY = ['ablation', 'several', 'batch_members', 'combined']
 
 
 class Skip(Exception):

@@ -32,6 +32,9 @@ PATIENT = ("SELECT coalesce(array_agg(id), '{}') AS ids, coalesce(array_agg(leas
            "FROM jobq_complete_and_claim(:ids::bigint[], :leases::bigint[], queue => 'bench') \\gset\n")
 
 BATCH = 10
+# Payloads of 1,500 bytes that do not compress.
+LARGE = dict(jobs=BATCH * (WARM + CALLS),
+             payload="to_jsonb(left((SELECT string_agg(md5(n || ' ' || i), '') FROM generate_series(1, 47) i), 1500))")
 BATCHES = (f"SELECT array_agg(id) AS ids, array_agg(lease) AS leases FROM jobq_claim('bench', batch => {BATCH}) \\gset\n"
            'SELECT count(*) AS done FROM jobq_complete_many(:ids::bigint[], :leases::bigint[]) \\gset\n')
 
@@ -44,6 +47,7 @@ class Kind:
     setup: str = ''         # of the queue
     each: str = ''          # an argument of jobq_enqueue_many, of n
     jobs: int = 2 * (WARM + CALLS)
+    payload: str = "jsonb_build_object('n', n, 'text', repeat('x', 67))"
 
 
 KINDS = [
@@ -63,6 +67,8 @@ KINDS = [
          setup="SELECT jobq_create_batch(); UPDATE jobq.batch_settings SET id = 1"),
     Kind('claim, all columns', CLAIM_ALL),
     Kind('claim_json', CLAIM_JSON),
+    Kind(f'claim, {BATCH} jobs of 1,500 bytes', f"SELECT * FROM jobq_claim('bench', batch => {BATCH});\n", **LARGE),
+    Kind(f'claim_json, {BATCH} jobs of 1,500 bytes', f"SELECT jobq_claim_json('{{bench}}', batch => {BATCH});\n", **LARGE),
     Kind('claim, complete', LIFECYCLE),
     Kind(f'claim, complete, {BATCH} jobs', BATCHES, jobs=(BATCH + 1) * (WARM + CALLS)),
     Kind('complete_and_claim', FUSED),
@@ -131,8 +137,8 @@ def fill(kind):
     if kind.each:
         name, expression = kind.each.split(' => ')
         more = f', {name} => array_agg({expression})'
-    sql("SELECT count(*) FROM (SELECT jobq_enqueue_many('bench', array_agg(jsonb_build_object('n', n, 'text', "
-        f"repeat('x', 67))){more}) FROM generate_series(1, {kind.jobs}) n) made")
+    sql(f"SELECT count(*) FROM (SELECT jobq_enqueue_many('bench', array_agg({kind.payload}){more}) "
+        f"FROM generate_series(1, {kind.jobs}) n) made")
     sql('VACUUM ANALYZE jobq.jobs')
 
 

@@ -1,5 +1,6 @@
 // The public API of the package, except for the test kit in testing.js.
 export { createBatch, getBatch, sealBatch } from './batches.js';
+export { combinedEnqueue } from './combined.js';
 export { Cancelled, Fail, OptionError, Release, Snooze, Suspended } from './errors.js';
 export { optionsOfEnvironment } from './options.js';
 export { enqueue, enqueueJobs, enqueueMany } from './producers.js';

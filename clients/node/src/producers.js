@@ -64,6 +64,8 @@ const OPTIONS = {
     metadata: ['metadata', 'jsonb', json],
 };
 
+export const OPTION_NAMES = Object.keys(OPTIONS);
+
 const pick = (...names) => Object.fromEntries(names.map((name) => [name, OPTIONS[name]]));
 const OPTIONS_OF_MANY = {
     ...pick('kind', 'priority', 'runAt', 'maxAttempts', 'version', 'requires', 'heartbeatTimeout', 'maxRuntime', 'expiresAt', 'expiresIn',
@@ -84,7 +86,7 @@ const OPTIONS_OF_MANY = {
  * the defaults of jobq_enqueue.
  */
 export async function enqueue(connection, queue = 'default', payload = {}, options = {}) {
-    checkNames(options, Object.keys(OPTIONS), 'an enqueue');
+    checkNames(options, OPTION_NAMES, 'an enqueue');
     return sending({ queue }, async (send) => {
         const metadata = send.into(options.metadata);
         const { names, values } = argumentsOf({ ...options, metadata }, OPTIONS, 3);
@@ -124,7 +126,7 @@ export async function enqueueJobs(connection, specs) {
 }
 
 const AS_THEY_ARE = ['queue', 'payload', 'ref', 'metadata'];
-const KEYS_OF_SPECS = [...new Set([...AS_THEY_ARE, ...Object.keys(OPTIONS)])];
+const KEYS_OF_SPECS = [...new Set([...AS_THEY_ARE, ...OPTION_NAMES])];
 
 /** Returns the spec of a callback as JSON, or null if there is no callback. */
 export function callbackOf(option, spec) {

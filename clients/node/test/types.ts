@@ -1,7 +1,7 @@
 // Compiled by tsc but not run: code that the types must accept, and code that they must reject.
 import pg from 'pg';
 import knex from 'knex';
-import { Cancelled, Fail, Release, Snooze, Worker, enqueue, enqueueJobs, enqueueMany, optionsOfEnvironment, run } from 'jobq';
+import { Cancelled, Fail, Release, Snooze, Worker, combinedEnqueue, enqueue, enqueueJobs, enqueueMany, optionsOfEnvironment, run } from 'jobq';
 import type { Handler, Job, Reason } from 'jobq';
 import { drain, runInline } from 'jobq/testing';
 
@@ -24,6 +24,7 @@ const worker = new Worker({
 const status: Promise<0 | 1> = run(worker);
 
 async function produce(pool: pg.Pool, client: pg.Client, database: knex.Knex): Promise<string[]> {
+    await combinedEnqueue(pool, { most: 10 })('q', { a: 1 }, { kind: 'k', uniqueKey: 'u' });
     await enqueueMany(pool, 'q', [1, 2], { uniqueKeys: ['a', null], uniqueFor: 60, expiresIn: '1 day', metadata: { a: 1 } });
     await enqueueJobs(client, [{ queue: 'q', ref: 'a' }, { dependsOn: ['@a', 3n], runAt: new Date() }]);
     return database.transaction(async (trx) => [await enqueue(trx, 'q', { n: 1 }, { kind: 'resize', uniqueFor: '1 day' })]);

@@ -243,6 +243,13 @@ export declare function enqueueMany(connection: Producer, queue: string, payload
 /** Enqueues one job per object, in one statement. */
 export declare function enqueueJobs(connection: Producer, specs: readonly Spec[]): Promise<Enqueued[]>;
 
+/**
+ * Returns a function that enqueues jobs outside a transaction of the caller. Concurrent calls share statements and commits. most: the
+ * maximum number of jobs in one statement, 1000 by default.
+ */
+export declare function combinedEnqueue(pool: Producer, options?: { most?: number }):
+    (queue?: string, payload?: unknown, options?: EnqueueOptions) => Promise<Id>;
+
 /** A batch: a set of jobs whose end enqueues the callbacks. */
 export interface Batch {
     id: Id;

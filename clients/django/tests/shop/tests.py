@@ -1,6 +1,7 @@
 """Run with Django's own test runner: tests/manage.py test."""
 
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -251,10 +252,10 @@ class CommittedTest(TransactionTestCase):
         ask("SELECT jobq_cancel(%s)::text", job_id)
         self.finish(job_id, "cancelled")
 
-    def command(self, *arguments):
+    def command(self, *arguments, queue=None):
         manage = str(Path(__file__).parent.parent / "manage.py")
         environment = {**os.environ, "TEST_DATABASE": connection.settings_dict["NAME"]}
-        return subprocess.Popen([sys.executable, "-W", "ignore", manage, "jobq_worker", "--queue", self.queue, *arguments],
+        return subprocess.Popen([sys.executable, "-W", "ignore", manage, "jobq_worker", *(queue or ("--queue", self.queue)), *arguments],
                                 env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def test_the_command_works_until_term(self):
@@ -268,6 +269,17 @@ class CommittedTest(TransactionTestCase):
             said = process.communicate(timeout=LIMIT)[0].decode()
         self.assertEqual(process.returncode, 0, said)
         self.assertIn("shop.tasks.charge", said)
+
+    def test_the_command_serves_queues_and_patterns(self):
+        for name, value in (("queues", [self.queue]), ("patterns", {self.queue[:-1] + "_": 2})):
+            job_id = self.enqueue(tasks.charge, Order.objects.create(name="a").pk)
+            process = self.command("--queue-order", "oldest", queue=(f"--{name}", json.dumps(value)))
+            try:
+                self.finish(job_id)
+            finally:
+                process.send_signal(signal.SIGTERM)
+                said = process.communicate(timeout=LIMIT)[0].decode()
+            self.assertEqual(process.returncode, 0, said)
 
     def test_killed_between_effect_and_commit(self):
         job_id = self.enqueue(tasks.killed, "before commit")
@@ -285,7 +297,8 @@ class CommittedTest(TransactionTestCase):
 
     def test_wrong_options_are_told(self):
         for arguments, says in ((["--slots", "0"], "slots"), (["--grace", "-1"], "grace"), (["--worker-id", "backend:1"], "worker_id"),
-                                (["--database", "nope"], "'nope' doesn't exist"), (["--database", "lite"], "'lite' is not a PostgreSQL database")):
+                                (["--database", "nope"], "'nope' doesn't exist"), (["--database", "lite"], "'lite' is not a PostgreSQL database"),
+                                (["--queues", "[mails"], "--queues: invalid"), (["--patterns", '{"a": 0}'], "patterns")):
             process = self.command(*arguments)
             said = process.communicate(timeout=LIMIT)[0].decode()
             self.assertNotEqual(process.returncode, 0)

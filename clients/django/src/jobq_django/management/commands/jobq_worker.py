@@ -1,5 +1,6 @@
 """manage.py jobq_worker: serves a queue until SIGTERM or SIGINT."""
 
+import json
 import logging
 import sys
 
@@ -11,9 +12,13 @@ from django.utils.connection import ConnectionDoesNotExist
 import jobq
 from jobq_django.worker import make_worker
 
+JSON = """JSON: an object with the slots of each, such as '{"mails": 3, "reports": 1}', or an array, such as '["mails", "reports"]'"""
 # Name: (type, help).
 OPTIONS = {
     "queue": (str, "queue to serve"),
+    "queues": (json.loads, f"queues to serve instead of one queue, as {JSON}"),
+    "patterns": (json.loads, f"patterns of the names of queues to serve, as {JSON}"),
+    "queue_order": (str, "order in which the worker claims from several queues: listed, random, or oldest"),
     "slots": (int, "maximum number of tasks that run at the same time"),
     "batch": (int, "maximum number of jobs per claim"),
     "worker_id": (str, "unique name of this process"),
