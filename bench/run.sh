@@ -21,7 +21,8 @@ bench/brokers/build.sh
 scratch_give "$SCRATCH/results"
 cp -r bench "$SCRATCH/bench"
 if [ -x build/bench/broker_load ]; then cp build/bench/broker_load "$SCRATCH/bench/"; fi
-cp -r clients/node/src "$SCRATCH/bench/node/client"
+mkdir "$SCRATCH/bench/node/client"
+cp -r clients/node/package.json clients/node/src "$SCRATCH/bench/node/client/"
 node=
 if [ -e build/bench/node_path ]; then
     node=$(cat build/bench/node_path)

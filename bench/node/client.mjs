@@ -1,7 +1,7 @@
 // jobq through its own client, clients/node, which run.sh has copied next to this file. {slots, prepare}: slots is the number of
 // handlers that run at once, and also the number of jobs per claim. scenarios/peers.py enqueues the jobs.
 
-import { Worker } from './client/index.js';
+import { Worker } from './client/src/index.js';
 import { config, connection, Record } from './common.mjs';
 
 const record = new Record();

@@ -3,7 +3,7 @@
 
 import { performance } from 'node:perf_hooks';
 import pg from 'pg';
-import { combinedEnqueue, enqueue } from './client/index.js';
+import { combinedEnqueue, enqueue } from './client/src/index.js';
 import { config, connection, payload } from './common.mjs';
 
 const pool = new pg.Pool({ ...connection, max: config.callers });
