@@ -15,6 +15,25 @@ namespace {
 
 bool needs_escape(char c) { return static_cast<unsigned char>(c) < ' ' || c == '"' || c == '\\'; }
 
+constexpr uint64 repeated(unsigned char c) { return UINT64CONST(0x0101010101010101) * c; }
+
+// Returns whether one of the eight bytes of the word is smaller than `n`, which must be at most 128. From Sean Eron
+// Anderson's "Bit Twiddling Hacks".
+constexpr bool has_less(uint64 word, unsigned char n) { return ((word - repeated(n)) & ~word & repeated(0x80)) != 0; }
+
+bool needs_no_escape(uint64 word) {
+    return !has_less(word, ' ') && !has_less(word ^ repeated('"'), 1) && !has_less(word ^ repeated('\\'), 1);
+}
+
+// Returns the first character from `next` on that needs an escape, or `end`.
+const char *find_escape(const char *next, const char *end) {
+    for (uint64 word; end - next >= static_cast<ptrdiff_t>(sizeof(word)); next += sizeof(word)) {
+        memcpy(&word, next, sizeof(word));
+        if (!needs_no_escape(word)) break;
+    }
+    return std::find_if(next, end, needs_escape);
+}
+
 void add_escape(StringInfo out, char c) {
     constexpr std::string_view kCharacters = "\"\\\b\f\n\r\t", kLetters = "\"\\bfnrt";
     const size_t found = kCharacters.find(c);
@@ -54,7 +73,7 @@ void add_json_string(StringInfo out, std::string_view text) {
     const char *next = text.data(), *end = next + text.size();
     appendStringInfoCharMacro(out, '"');
     while (next < end) {
-        const char *stop = std::find_if(next, end, needs_escape);
+        const char *stop = find_escape(next, end);
         appendBinaryStringInfo(out, next, static_cast<int>(stop - next));
         if (stop < end) add_escape(out, *stop++);
         next = stop;
