@@ -91,7 +91,7 @@ def set_free(bench, conn, what, count):
     if what == 'signal':
         jobs = [(job, None) for job, in conn.execute(
             "SELECT s.job_id FROM jobq.steps s JOIN jobq.jobs j ON j.id = s.job_id"
-            " WHERE s._awaited > 0 AND j.status = 'blocked' ORDER BY random() LIMIT %s", (count,)).fetchall()]
+            " WHERE s._awaited <> '' AND j.status = 'blocked' ORDER BY random() LIMIT %s", (count,)).fetchall()]
     else:
         jobs = conn.execute(
             "SELECT w.job_id, w.target FROM jobq.edges w JOIN jobq.jobs t ON t.id = w.target"
