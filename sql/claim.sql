@@ -23,8 +23,23 @@ FROM json_array_elements(:'jobs') j;
 BEGIN;
 SELECT count(*) FROM jobq_enqueue_many('claim', ARRAY['"\u0001\b\f\n\r\t\\\"/ä😀"', '{}', '[]', '[[], {}, [{"a": [true, false, null]}]]', '"x"', '-1.5e300',
                                                       'null', '{"": {"b\"": {"c": ""}}, "d": [1, "2"]}']::jsonb[]);
+SELECT count(*) FROM jobq_enqueue_many('claim', ARRAY(SELECT to_jsonb(repeat('é', n / 2) || repeat('x', n % 2) || c || repeat('y', 20))
+                                                      FROM generate_series(0, 19) n, unnest(ARRAY['"', E'\x01', '\', E'\x7f']) c));
+SELECT count(*) FROM jobq_enqueue_many('claim', ARRAY[to_jsonb(repeat('long "', 100000)), (SELECT jsonb_agg(md5(n::text)) FROM generate_series(1, 1000) n)]);
 SELECT count(*), bool_and((j->'payload')::jsonb = (SELECT payload FROM jobq.jobs WHERE id = (j->>'id')::bigint)) AS same
 FROM json_array_elements(jobq_claim_json('{claim}', batch => 100)) j;
+ROLLBACK;
+-- When the text has reached 64 MB, the claim takes no more jobs, neither of this queue nor of the next one.
+BEGIN;
+SELECT count(*) FROM jobq_enqueue_many('claim', array_fill(to_jsonb(repeat('x', 34000000)), ARRAY[3])), jobq_enqueue('claim 2');
+SELECT j->>'queue' AS queue FROM json_array_elements(jobq_claim_json('{claim,claim 2}', batch => 100)) j;
+SELECT j->>'queue' AS queue FROM json_array_elements(jobq_claim_json('{claim,claim 2}', batch => 100)) j;
+ROLLBACK;
+-- The progress of an earlier attempt.
+BEGIN;
+SELECT jobq_enqueue('claim') > 0 AS enqueued;
+SELECT jobq_heartbeat(id, lease, '{"percent": 50}'), jobq_release(id, lease) FROM jobq_claim('claim', batch => 1);
+SELECT jobq_claim_json('{claim}')->0->'progress' AS progress;
 ROLLBACK;
 -- It can complete jobs first. A lost lease causes a warning, as in jobq_complete_and_claim.
 SELECT jobq_enqueue('claim', kind => 'next') > 0 AS enqueued;

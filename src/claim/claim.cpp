@@ -429,6 +429,7 @@ bool claim_under(const Queue &found, const ClaimRequest &request, std::string_vi
     const bool left_jobs = claim.count > 0 && (claim.count == request.batch || claim.closed);
     if (whole != nullptr) {
         whole->took_suspect = claim.took_suspect;
+        whole->sink_is_full = claim.sink_is_full;
         const bool left_suspect = claim.passed_suspect && whole->count > 0;
         if (left_suspect) copy_queue(whole->suspect, name);
         whole->left_jobs = left_jobs || left_suspect;

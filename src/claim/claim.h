@@ -26,10 +26,10 @@ struct ClaimRequest {
 };
 
 // Receives the claimed jobs one by one, in the order of the queue. The argument of take() is valid only during the
-// call.
+// call. It returns false if the claim must not take any more jobs.
 class ClaimSink {
  public:
-    virtual void take(const ClaimedJob &job) = 0;
+    virtual bool take(const ClaimedJob &job) = 0;
 
  protected:
     ~ClaimSink() = default;

@@ -12,6 +12,7 @@ struct WholeClaim {
     int count;          // number of jobs that the earlier parts have taken
     bool only_suspect;  // the current part takes only a suspect
     bool took_suspect;  // the claim must not take any other job
+    bool sink_is_full;
     bool left_jobs;     // the current part might have left jobs that a claim can take
     QueueName suspect;  // a queue in which a part passed over a suspect because earlier parts had taken jobs
 };

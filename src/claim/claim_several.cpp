@@ -24,6 +24,11 @@ struct QueuePart {
     core::Micros next;  // run_at of this job
 };
 
+// Returns whether the claim must not take any more jobs.
+bool is_over(const WholeClaim &whole, const ClaimRequest &request) {
+    return whole.count >= request.batch || whole.took_suspect || whole.sink_is_full;
+}
+
 void claim_from(const ClaimRequest &request, const QueueToClaim &queue, int batch, TimestampTz now, ClaimSink *sink,
                 WholeClaim *whole, QueuePart *part) {
     ClaimRequest limited = request;
@@ -55,7 +60,7 @@ void claim_left_suspect(const ClaimRequest &request, const QueueToClaim *queues,
 
 void claim_in_order(const ClaimRequest &request, const QueueToClaim *queues, int count, TimestampTz now,
                     ClaimSink *sink, WholeClaim *whole, QueuePart *parts) {
-    for (int i = 0; i < count && whole->count < request.batch && !whole->took_suspect; i++)
+    for (int i = 0; i < count && !is_over(*whole, request); i++)
         if (parts[i].room > 0) claim_from(request, queues[i], request.batch, now, sink, whole, &parts[i]);
 }
 
@@ -63,7 +68,7 @@ void claim_oldest_first(const ClaimRequest &request, const QueueToClaim *queues,
                         ClaimSink *sink, WholeClaim *whole, QueuePart *parts) {
     for (int i = 0; i < count; i++)
         parts[i].has_jobs = parts[i].room > 0 && find_next_run_at(request, queues[i].name, now, &parts[i].next);
-    while (whole->count < request.batch && !whole->took_suspect) {
+    while (!is_over(*whole, request)) {
         QueuePart *first = nullptr;
         for (QueuePart *part = parts; part < parts + count; part++)
             if (part->has_jobs && (first == nullptr || part->next < first->next)) first = part;
@@ -98,7 +103,7 @@ int claim_jobs_of_any(const ClaimRequest &request, const QueueToClaim *queues, i
     const bool asked = leave_after_claim(all);
     // Other sessions rely on a worker that has waited for these queues to find the jobs in all of them. So a claim that
     // has not read some of the queues checks whether it has left jobs there.
-    const bool checks_unread = ends_wait_for_several() && (whole.count == request.batch || whole.took_suspect);
+    const bool checks_unread = ends_wait_for_several() && is_over(whole, request);
     bool passed_on = false;
     for (int i = 0; i < count && !passed_on; i++) {
         const bool left = parts[i].left_jobs || (checks_unread && !parts[i].read) || (asked && is_asked_for(names[i]));

@@ -64,11 +64,11 @@ void add_time_column(StringInfo out, const ClaimedJob &job, JobColumn column) {
 
 }  // namespace
 
-void RowSink::take(const ClaimedJob &job) {
+bool RowSink::take(const ClaimedJob &job) {
     constexpr int kColumns = 14;
     Datum values[ResultSet::kMaxColumns];
     bool nulls[ResultSet::kMaxColumns] = {};
-    // jobq.claimed_job has more columns if an update has created it for a newer library.
+    // If an update has added columns to jobq.claimed_job, an older library returns NULL in these columns.
     std::fill(nulls + kColumns, nulls + ResultSet::kMaxColumns, true);
     const auto copy = [&](int to, JobColumn from) { values[to] = job_value(*job.jobs, from, &nulls[to]); };
     copy(0, kJobId);
@@ -86,6 +86,7 @@ void RowSink::take(const ClaimedJob &job) {
     copy(12, kJobMetadata);
     values[13] = Int32GetDatum(core::heartbeat_seconds(job.timeout));
     results_->row(values, nulls);
+    return true;
 }
 
 JsonSink::JsonSink() {
@@ -95,7 +96,7 @@ JsonSink::JsonSink() {
     add(&text_, "[");
 }
 
-void JsonSink::take(const ClaimedJob &job) {
+bool JsonSink::take(const ClaimedJob &job) {
     const JobsTable &jobs = *job.jobs;
     StringInfo out = &text_;
     if (text_.data[text_.len - 1] == '}') add(out, ",");
@@ -128,6 +129,7 @@ void JsonSink::take(const ClaimedJob &job) {
     add(out, ",\"heartbeat_seconds\":");
     add(out, core::heartbeat_seconds(job.timeout));
     add(out, "}");
+    return text_.len < kFullBytes;
 }
 
 Datum JsonSink::done() {

@@ -1,4 +1,4 @@
-// The two formats in which SQL functions return claimed jobs: as rows, and as JSON.
+// Returns claimed jobs as rows or as JSON.
 #pragma once
 
 #include "claim/claim.h"
@@ -15,7 +15,7 @@ namespace jobq {
 class RowSink : public ClaimSink {
  public:
     explicit RowSink(ResultSet *results) : results_(results) {}
-    void take(const ClaimedJob &job) override;
+    bool take(const ClaimedJob &job) override;
 
  private:
     ResultSet *results_;
@@ -23,11 +23,14 @@ class RowSink : public ClaimSink {
 
 // Adds each claimed job as an object to a JSON array. The keys of the objects are the columns of jobq.claimed_job. The
 // id and the lease are strings, because many JSON parsers read numbers as floating-point numbers, which do not have 64
-// bits of precision. Times are in seconds since 1970.
+// bits of precision. Times are in seconds since 1970. Takes no more jobs when the text has reached kFullBytes, because
+// a value cannot be larger than 1 GB, and some drivers cannot read texts of this size.
 class JsonSink : public ClaimSink {
  public:
+    static constexpr int kFullBytes = 64 * 1024 * 1024;
+
     JsonSink();
-    void take(const ClaimedJob &job) override;
+    bool take(const ClaimedJob &job) override;
     // Ends the array and returns it as a datum of the type json.
     Datum done();
 

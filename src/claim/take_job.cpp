@@ -132,8 +132,8 @@ bool take_job(Claim *claim) {
     claim->earliest_timeout = Min(claim->earliest_timeout, unattended);
     claim->count++;
     claim->took_suspect |= suspect;
-    claim->closed |= suspect;
-    claim->sink->take(job);
+    claim->sink_is_full = !claim->sink->take(job);
+    claim->closed |= suspect || claim->sink_is_full;
     return true;
 }
 

@@ -31,10 +31,11 @@ struct Claim {
     bool skip_recent_claims = true;
     Limiter *limiter = nullptr;  // nullptr if the queue has no limits
     bool closed = false;  // takes no more jobs: the queue's limit is used up, the claim has found a suspect or too many
-                          // expired jobs, or the claim is outdated
+                          // expired jobs, the sink is full, or the claim is outdated
     bool outdated = false;  // the settings changed before the claim took a job, so the claim must start over
     Suspects suspects = Suspects::Unasked;
     bool took_suspect = false;
+    bool sink_is_full = false;
     bool passed_suspect = false;
     bool only_suspect = false;  // ends before the first job that is not a suspect
 };

@@ -1,5 +1,5 @@
 // The SQL functions with which a worker reports on one or more jobs that it holds: complete, fail, heartbeat, release,
-// and snooze. Also the function with which it writes log lines.
+// and snooze. Also the functions that complete and claim jobs, and the function that writes log lines.
 #include "compat/pg.h"
 
 #include "claim/claim_functions.h"

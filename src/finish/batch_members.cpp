@@ -27,22 +27,33 @@ Statement count_gone = {
 Statement delete_batches = {"DELETE FROM jobq.batch_settings", {}, Planning::Free};
 Statement delete_counts = {"DELETE FROM jobq.batch_counts", {}, Planning::Free};
 
-// The open batch that this session has last checked in join_batch(), so that a session that adds members one by one
-// reads the batch only once. While a transaction holds the lock, no other session can seal the batch. A seal or deletion
-// sends an invalidation message before it releases its lock, so a transaction that has acquired the lock has the message.
+// The open batch that this session last checked in join_batch(), so that a session that adds members one by one reads
+// the batch only once. While a transaction holds the lock, no other session can seal the batch. stop_joining() sends an
+// invalidation message at the commit, before it releases the lock, so a session that acquires the lock afterwards
+// receives the message. The message is about an index, because sessions reload the entry of an index at little cost. A
+// message about the table would also invalidate plans.
 struct Joined {
     int64 batch;
     Oid user;        // the user whose privileges were checked
     bool committed;  // the batch is known to be committed, so later transactions can use this entry
 };
 Joined joined = {0, InvalidOid, false};
-Oid batches_table = InvalidOid;
+Oid batches_index = InvalidOid;
 uint64 changes_of_batches = 0;
 
 void on_batch_change(Oid relation) {
-    if (relation != InvalidOid && relation != batches_table) return;
+    if (relation != InvalidOid && relation != batches_index) return;
     joined.batch = 0;
     changes_of_batches++;
+}
+
+void find_batches_index() {
+    batches_index = get_relname_relid("batch_settings_pkey", get_namespace_oid("jobq", false));
+}
+
+void forget_joined_everywhere() {
+    find_batches_index();
+    CacheInvalidateRelcacheByRelid(batches_index);
 }
 
 bool is_joined(int64 batch, const QueueScope *scope, bool locked_before) {
@@ -101,10 +112,11 @@ void join_batch(int64 batch, const QueueScope *scope, int64 held_batch) {
     const LockAcquireResult lock = LockAcquire(&tag, ShareLock, false, false);
     AcceptInvalidationMessages();
     if (is_joined(batch, scope, lock == LOCKACQUIRE_ALREADY_HELD)) return;
-    batches_table = get_relname_relid("batch_settings", get_namespace_oid("jobq", false));
+    joined.batch = 0;
+    find_batches_index();
     on_relation_change<on_batch_change>();
     const uint64 changes = changes_of_batches;
-    // Without an id, the transaction has changed nothing, so it sees only committed batches.
+    // Without a transaction ID, the transaction has changed nothing, so it sees only committed batches.
     const bool committed = !TransactionIdIsValid(GetTopTransactionIdIfAny());
     const BatchUse use = look_up_batch(batch, scope);
     if (!use.exists) refuse_unknown(batch);
@@ -120,6 +132,7 @@ void stop_joining(int64 batch) {
     joined.batch = 0;
     const LOCKTAG tag = own_lock(OwnLock::Batch, batch);
     LockAcquire(&tag, ExclusiveLock, false, false);
+    forget_joined_everywhere();
 }
 
 int64 batch_of_job(int64 job) {
@@ -139,7 +152,10 @@ void count_gone_members(const GoneMember *members, int count) {
 }
 
 void forget_all_batches() {
-    if (is_in_use("batch_settings")) run(delete_batches, Params());
+    if (is_in_use("batch_settings")) {
+        run(delete_batches, Params());
+        forget_joined_everywhere();
+    }
     if (is_in_use("batch_counts")) run(delete_counts, Params());
 }
 

@@ -61,13 +61,14 @@ HandlerJobRow row_of(const JobsTable &jobs) {
 class OneJob : public ClaimSink {
  public:
     OneJob(MemoryContext memory, HandlerJob *job) : memory_(memory), job_(job) {}
-    void take(const ClaimedJob &claimed) override {
+    bool take(const ClaimedJob &claimed) override {
         MemoryContext outer = MemoryContextSwitchTo(memory_);
         job_->id = DatumGetInt64(job_value(*claimed.jobs, kJobId));
         job_->lease = claimed.lease;
         job_->row = row_of(*claimed.jobs);
         MemoryContextSwitchTo(outer);
         note_next_lease(job_->id, job_->lease);
+        return true;
     }
 
  private:

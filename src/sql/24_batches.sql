@@ -48,16 +48,6 @@ ALTER TABLE jobq.batch_counts REPLICA IDENTITY FULL;
 SELECT pg_catalog.pg_extension_config_dump('jobq.batch_settings', '');
 SELECT pg_catalog.pg_extension_config_dump('jobq.batch_counts', '');
 
--- Sessions remember open batches (src/finish/batch_members.cpp).
-CREATE TRIGGER invalidate_caches_on_seal AFTER UPDATE OF sealed_at ON jobq.batch_settings FOR EACH ROW
-    WHEN (old.sealed_at IS DISTINCT FROM new.sealed_at)
-    EXECUTE FUNCTION jobq.invalidate_caches();
-CREATE TRIGGER invalidate_caches_on_delete AFTER DELETE ON jobq.batch_settings FOR EACH ROW
-    WHEN (old.sealed_at IS NULL)
-    EXECUTE FUNCTION jobq.invalidate_caches();
-ALTER TABLE jobq.batch_settings ENABLE ALWAYS TRIGGER invalidate_caches_on_seal;
-ALTER TABLE jobq.batch_settings ENABLE ALWAYS TRIGGER invalidate_caches_on_delete;
-
 -- While a dump is being restored, a sealed batch can lack its members, so the duty "batches" must wait.
 CREATE TRIGGER note_restore BEFORE INSERT ON jobq.batch_settings FOR EACH STATEMENT
     WHEN (jobq.by_hand())

@@ -91,8 +91,8 @@ CREATE FUNCTION jobq_complete_and_claim_any(
     AS 'MODULE_PATHNAME'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
---: like jobq_claim_any, or jobq_complete_and_claim_any if jobs to complete are given, but returns the claimed jobs as one JSON array,
---: which is faster than rows
+--: claim at most "batch" jobs of one or more queues, and return them as one JSON array, which costs less than rows; with "job_ids",
+--: completes these jobs first
 CREATE FUNCTION jobq_claim_json(
         queues text[] DEFAULT NULL,
         worker_id text DEFAULT NULL,

@@ -16,7 +16,7 @@ constexpr std::int64_t kLease = 77, kGroup = 5;
 enum Place { kScheduled, kBlocked, kInLine, kAwaiting, kPending, kRunning, kDone, kFailed, kCancelled, kHalting };
 constexpr struct {
     JobStatus status;
-    char letter;  // in the table below
+    char letter;  // in kTable of life_test.cpp
 } kPlaceRows[] = {{JobStatus::Scheduled, 'S'}, {JobStatus::Blocked, 'B'}, {JobStatus::Blocked, 'B'},
                   {JobStatus::Blocked, 'B'},   {JobStatus::Pending, 'P'}, {JobStatus::Processing, 'R'},
                   {JobStatus::Completed, 'C'}, {JobStatus::Failed, 'F'},  {JobStatus::Cancelled, 'X'},

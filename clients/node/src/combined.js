@@ -1,16 +1,17 @@
-// Combines concurrent enqueues into one statement, as the server combines concurrent commits.
+// Combines concurrent enqueues into one statement, similar to the server's group commit.
 import { isBroken } from './connection.js';
 import { OptionError, checkNames } from './errors.js';
 import { OPTION_NAMES, run, specsOf } from './producers.js';
 import { sending } from './tracing.js';
 import { toJson } from './values.js';
 
-const MOST = 1000;      // jobs in one statement
+const MOST = 1000;                  // jobs in one statement
+const MOST_LENGTH = 16_000_000;     // characters of JSON in one statement, unless it has only one job
 
 /**
  * Returns a function enqueue(queue, payload, options), which enqueues a job like enqueue(), but not in a transaction of the caller.
- * While a statement is under way, the calls of the application wait, and the next statement enqueues all of their jobs. So many
- * concurrent enqueues need few commits, and a single enqueue does not wait. most: the maximum number of jobs in a statement.
+ * While a statement is under way, the calls of the application wait, and the next statement enqueues all of their jobs. Therefore,
+ * concurrent calls share a few commits, and a single call does not wait. most: the maximum number of jobs in a statement.
  */
 export function combinedEnqueue(pool, options = {}) {
     checkNames(options, ['most'], 'combinedEnqueue()');
@@ -24,21 +25,31 @@ export function combinedEnqueue(pool, options = {}) {
         jobs.forEach(({ resolve }, place) => resolve(String(rows[place].job_id)));
     };
 
-    // If the server rejects a job, the other jobs must not fail. If the connection breaks, it is unknown whether the jobs have been
-    // enqueued, so they are not enqueued again.
+    // If the server rejects a job, the other jobs must not fail, so each half is enqueued again. If the connection breaks, it is
+    // unknown whether the jobs have been enqueued, so they are not enqueued again.
     const insertOrReject = async (jobs) => {
         try {
             await insert(jobs);
         } catch (error) {
-            if (jobs.length > 1 && !isBroken(error)) await Promise.all(jobs.map((job) => insertOrReject([job])));
-            else for (const { reject } of jobs) reject(error);
+            if (jobs.length === 1 || isBroken(error)) {
+                for (const { reject } of jobs) reject(error);
+                return;
+            }
+            const middle = Math.ceil(jobs.length / 2);
+            await insertOrReject(jobs.slice(0, middle));
+            await insertOrReject(jobs.slice(middle));
         }
     };
 
     const insertAll = async () => {
         while (waiting.length) {
-            const jobs = waiting.slice(0, most);
-            waiting = waiting.slice(most);
+            let count = 0;
+            for (let length = 0; count < Math.min(most, waiting.length); count += 1) {
+                length += waiting[count].json.length;
+                if (count > 0 && length > MOST_LENGTH) break;
+            }
+            const jobs = waiting.slice(0, count);
+            waiting = waiting.slice(count);
             await insertOrReject(jobs);
         }
         started = false;

@@ -5,7 +5,7 @@ import { Cancelled, Suspended, checkNames } from './errors.js';
 import { isFinished } from './outcome.js';
 import { AWAIT, AWAIT_JOBS, COMPLETE_MUST_HOLD, SLEEP, SPAWN, STEP, STEP_DONE } from './statements.js';
 import { ids as idsOf, specsOf } from './producers.js';
-import { toJson, toOwnInterval, toTime } from './values.js';
+import { timeOf, toJson, toOwnInterval, toTime } from './values.js';
 
 const inTransaction = new AsyncLocalStorage();
 
@@ -24,8 +24,8 @@ export class Job {
         this.maxAttempts = row.max_attempts;
         this.priority = row.priority;
         this.version = row.version;
-        this.runAt = new Date(Math.floor(row.run_at * 1000));
-        this.createdAt = new Date(Math.floor(row.created_at * 1000));
+        this.runAt = timeOf(row.run_at);
+        this.createdAt = timeOf(row.created_at);
         this.progress = row.progress;
         this.metadata = row.metadata;
     }

@@ -9,6 +9,9 @@ export function toJson(value, what = 'the value') {
     return text;
 }
 
+/** Returns the time for seconds since 1970 with six decimals, rounded down to milliseconds. */
+export const timeOf = (seconds) => new Date(Math.floor(Math.round(seconds * 1e6) / 1000));
+
 /** Returns interval text for seconds or interval text. */
 export function toInterval(value) {
     return typeof value === 'number' ? `${value.toFixed(6)} s` : value;

@@ -26,7 +26,7 @@ test('concurrent calls share statements, and each gets the id of its job', async
     assert.equal(counted.statements, 4);
 });
 
-test('calls during a statement go out with the next one', async () => {
+test('calls that arrive during a statement share the next statement', async () => {
     let open;
     const opened = new Promise((resolve) => { open = resolve; });
     const counted = counting(async (statement) => { if (counted.statements === 1) await opened; return pool.query(statement); });
@@ -40,6 +40,14 @@ test('calls during a statement go out with the next one', async () => {
     await Promise.all([first, ...others]);
     assert.equal(counted.statements, 2);
     assert.deepEqual((await rowsOf('late')).map(({ payload }) => payload), [1, 2, 3, 4]);
+});
+
+test('large payloads are split into several statements', async () => {
+    const counted = counting();
+    const enqueue = combinedEnqueue(counted);
+    await Promise.all(Array.from({ length: 5 }, (_, n) => enqueue('large', 'x'.repeat(7_000_000), { kind: `kind ${n}` })));
+    assert.equal(counted.statements, 3);
+    assert.equal((await rowsOf('large')).length, 5);
 });
 
 test('a rejected job fails alone', async () => {

@@ -270,10 +270,20 @@ END
 
 -- If the claim fails, the call still completes the jobs.
 --@ function jobq_complete_and_claim_any
+DECLARE
+    _fault   jobq_router.fault;
 BEGIN
     IF (cardinality($1) + cardinality($2) = 0) IS NOT TRUE THEN
-        -- Rejects invalid arguments before it completes anything.
-        PERFORM FROM @extschema@.jobq_claim_any($4, $5, CASE WHEN $6 > 0 THEN 0 ELSE $6 END, $7, $8, $9, $10, $11, $12, $13, $14, $15);
+        PERFORM jobq_router.check_queue_arguments($11, $13);
+        -- Rejects invalid arguments before it completes anything. Any shard can check them.
+        BEGIN
+            PERFORM FROM jobq_router.at_jobq_claim_any(jobq_router.any_shard(), 0, $4, $5, CASE WHEN $6 > 0 THEN 0 ELSE $6 END, $7, $8, $9, $10, NULL, $12, $13, $14, NULL);
+        EXCEPTION WHEN OTHERS OR query_canceled THEN
+            --@ caught NULL
+            IF left(_fault.state, 2) IN ('22', '42') THEN
+                PERFORM jobq_router.raise(_fault);
+            END IF;
+        END;
         PERFORM jobq_router.complete_or_warn($1, $2, $3);
     END IF;
     BEGIN
@@ -288,12 +298,22 @@ END
 --@ end
 
 --@ function jobq_claim_json
+DECLARE
+    _is_one    boolean := cardinality($1) = 1 AND num_nonnulls($12, $13, $15) = 0 AND $14 IS FALSE;
+    _completes boolean := num_nonnulls($9, $10, $11) > 0;
 BEGIN
     RETURN (SELECT coalesce(json_agg(json_build_object('id', c.id::text, 'lease', c.lease::text, 'queue', c.queue, 'kind', c.kind, 'payload', c.payload,
                                                        'attempt', c.attempt, 'max_attempts', c.max_attempts, 'priority', c.priority, 'version', c.version,
                                                        'run_at', extract(epoch FROM c.run_at), 'created_at', extract(epoch FROM c.created_at),
                                                        'progress', c.progress, 'metadata', c.metadata, 'heartbeat_seconds', c.heartbeat_seconds)), '[]')
-            FROM @extschema@.jobq_complete_and_claim_any(coalesce($9, '{}'), coalesce($10, '{}'), $11, $1, $2, $3, $4, $5, $6, $7, $12, $13, $14, $15, $8) c);
+            FROM (SELECT * FROM @extschema@.jobq_claim($1[1], $2, $3, $4, $5, $6, $7, $8) WHERE _is_one AND NOT _completes
+                  UNION ALL
+                  SELECT * FROM @extschema@.jobq_complete_and_claim($9, $10, $11, $1[1], $2, $3, $4, $5, $6, $7, $8) WHERE _is_one AND _completes
+                  UNION ALL
+                  SELECT * FROM @extschema@.jobq_claim_any($1, $2, $3, $4, $5, $6, $7, $12, $13, $14, $15, $8) WHERE _is_one IS NOT TRUE AND NOT _completes
+                  UNION ALL
+                  SELECT * FROM @extschema@.jobq_complete_and_claim_any($9, $10, $11, $1, $2, $3, $4, $5, $6, $7, $12, $13, $14, $15, $8)
+                  WHERE _is_one IS NOT TRUE AND _completes) c);
 END
 --@ end
 

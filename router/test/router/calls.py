@@ -103,6 +103,13 @@ def test_one_worker_serves_several_queues():
         assert {int(j["id"]) for j in jobs} == more and all(j["payload"] == {"n": 1} and j["run_at"] == j["created_at"] for j in jobs)
         assert one(conn, "SELECT status FROM jobq_get(%s)", got[-1].id) == "completed"
         assert one(conn, "SELECT jobq_claim_json(%s)", queues) == []
+        # With one queue, also with a lost lease.
+        warnings = []
+        conn.add_notice_handler(lambda notice: warnings.append((notice.sqlstate, notice.message_primary)))
+        last = one(conn, "SELECT jobq_enqueue(%s)", queues[0])
+        jobs = one(conn, "SELECT jobq_claim_json(%s, job_ids => %s, leases => %s)", [queues[0]], [got[0].id], [got[0].lease])
+        assert [int(j["id"]) for j in jobs] == [last], jobs
+        assert [(state, said.endswith("1 of 1 leases was lost")) for state, said in warnings] == [("JQ001", True)], warnings
         begun = time.monotonic()
         waits = threading.Thread(target=lambda: conn.execute("CALL jobq_wait_any(%s, '1 min', worker_id => 'w')", (queues,)))
         waits.start()

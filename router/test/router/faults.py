@@ -187,10 +187,16 @@ def test_an_error_of_one_shard_of_several():
             conn.execute("SELECT jobq_enqueue(%s)", (queue,))
             assert len(conn.execute("SELECT * FROM jobq_claim_any(%s, 'w')", (["spread", queue],)).fetchall()) == 1
         # The failed claim does not hide the completions.
-        warnings.clear()
-        rows = conn.execute("SELECT * FROM jobq_complete_and_claim(%s, %s, queue => 'spread', batch => 9)",
-                            ([job.id for job in jobs], [job.lease for job in jobs])).fetchall()
-        assert rows == [] and [state for state, _ in warnings] == ["25006"], (rows, warnings)
+        several = ["spread", queue_on(conn, 1)]
+        for call, queues, ended in (("SELECT * FROM jobq_complete_and_claim(%s, %s, queue => %s, batch => 9)", "spread", jobs[:4]),
+                                    ("SELECT * FROM jobq_complete_and_claim_any(%s, %s, queues => %s, batch => 9)", several, jobs[4:6]),
+                                    ("SELECT json_array_elements(jobq_claim_json(job_ids => %s, leases => %s, queues => %s, batch => 9))",
+                                     ["spread"], jobs[6:7]),
+                                    ("SELECT json_array_elements(jobq_claim_json(job_ids => %s, leases => %s, queues => %s, batch => 9))",
+                                     several, jobs[7:])):
+            warnings.clear()
+            rows = conn.execute(call, ([job.id for job in ended], [job.lease for job in ended], queues)).fetchall()
+            assert rows == [] and [state for state, _ in warnings] == ["25006"], (call, rows, warnings)
         assert {one(conn, "SELECT (jobq_get(%s)).status", job.id) for job in jobs} == {"completed"}
         fails(conn, "25006", "SELECT * FROM jobq_complete_and_claim('{}', '{}', queue => 'spread', batch => 9)")
     with shard(2) as conn:

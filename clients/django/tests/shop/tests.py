@@ -254,7 +254,7 @@ class CommittedTest(TransactionTestCase):
 
     def command(self, *arguments, queue=None):
         manage = str(Path(__file__).parent.parent / "manage.py")
-        environment = {**os.environ, "TEST_DATABASE": connection.settings_dict["NAME"]}
+        environment = {**os.environ, "TEST_DATABASE": connection.settings_dict["NAME"], "JOBQ_QUEUE": "of the environment"}
         return subprocess.Popen([sys.executable, "-W", "ignore", manage, "jobq_worker", *(queue or ("--queue", self.queue)), *arguments],
                                 env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 

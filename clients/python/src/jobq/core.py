@@ -238,11 +238,6 @@ class Core:
                           results=[outcome.result for _, outcome in completions])
         try:
             text = self._claims.all(self._claim_statement(bool(completions)), parameters)[0]["jobs"]
-            try:
-                jobs = json.loads(text)
-            except (ValueError, RecursionError):
-                jobs = self._claims.all(statements.READ_CLAIMED, [text])
-            rows = statements.claimed_rows(jobs)
         except Broken:
             self.hand.not_reported(completions, uncertain=True)
             raise
@@ -254,6 +249,7 @@ class Core:
                 raise
             return True
         self.hand.reported([job for job, _ in completions])
+        rows = self._rows_of(text)
         for row in rows:
             job = self.begin(row)
             job._progressed = self.hand.progressed
@@ -263,6 +259,12 @@ class Core:
             if self.hand.claimed(job):
                 self._run(job)
         return bool(rows)
+
+    def _rows_of(self, text: str) -> List[Dict[str, Any]]:
+        try:
+            return statements.claimed_rows(json.loads(text))
+        except (ValueError, RecursionError):
+            return statements.claimed_rows(self._claims.all(statements.READ_CLAIMED, [text]))
 
     def _claim_statement(self, completes: bool) -> str:
         if self.options.queues is None:

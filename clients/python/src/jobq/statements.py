@@ -108,7 +108,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 def time_of(seconds: Union[Decimal, float]) -> datetime:
     """Returns the time in UTC. Times outside the years 1 to 9999, the range of datetime, become the first or last datetime."""
     try:
-        return _EPOCH + timedelta(microseconds=round(Fraction(seconds) * 1000000))   # exact, whatever the decimal context
+        return _EPOCH + timedelta(microseconds=round(Fraction(seconds) * 1000000))   # exact for Decimal; floats are rounded
     except OverflowError:
         return (datetime.min if seconds < 0 else datetime.max).replace(tzinfo=timezone.utc)
 

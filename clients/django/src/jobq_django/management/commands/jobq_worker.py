@@ -12,12 +12,19 @@ from django.utils.connection import ConnectionDoesNotExist
 import jobq
 from jobq_django.worker import make_worker
 
+
+
+def json_value(text):
+    """Parses the value of an option. argparse names this function in its message about an invalid value."""
+    return json.loads(text)
+
+
 JSON = """JSON: an object with the slots of each, such as '{"mails": 3, "reports": 1}', or an array, such as '["mails", "reports"]'"""
 # Name: (type, help).
 OPTIONS = {
     "queue": (str, "queue to serve"),
-    "queues": (json.loads, f"queues to serve instead of one queue, as {JSON}"),
-    "patterns": (json.loads, f"patterns of the names of queues to serve, as {JSON}"),
+    "queues": (json_value, f"queues to serve instead of one queue, as {JSON}"),
+    "patterns": (json_value, f"patterns of the names of queues to serve, as {JSON}"),
     "queue_order": (str, "order in which the worker claims from several queues: listed, random, or oldest"),
     "slots": (int, "maximum number of tasks that run at the same time"),
     "batch": (int, "maximum number of jobs per claim"),
@@ -33,8 +40,8 @@ OPTIONS = {
 
 
 class Command(BaseCommand):
-    help = ("Runs the tasks of a queue until SIGTERM or SIGINT. If an option is not given, the command uses the environment variable of "
-            "the same name, such as JOBQ_QUEUE for --queue.")
+    help = ("Runs the tasks of a queue, or of several queues, until SIGTERM or SIGINT. If an option other than --queues and --patterns is not "
+            "given, the command uses the environment variable of the same name, such as JOBQ_QUEUE for --queue.")
 
     def add_arguments(self, parser):
         for name, (kind, text) in OPTIONS.items():
@@ -47,6 +54,8 @@ class Command(BaseCommand):
         try:
             options = {**jobq.options_of_environment(),
                        **{name: given[name] for name in OPTIONS if given[name] is not None}}
+            if given["queue"] is None and ("queues" in options or "patterns" in options):
+                options.pop("queue", None)
             jobq.serve(make_worker(given["database"], **options))
         except (jobq.OptionError, RuntimeError, psycopg.Error, ImproperlyConfigured, ConnectionDoesNotExist) as error:
             raise CommandError(str(error)) from error
