@@ -10,6 +10,7 @@ shard_not_locked          isolation  shard               ^-ERROR:  the database 
 line_not_told             isolation  groups_line         ^-930000\|t
 settings_not_asked_again  isolation  settings_claim      ^\+    5
 kinds_not_reread          isolation  kinds               ^\+t *$
+seal_not_told             isolation  batches             ^\+added
 wait_not_told             isolation  signals             ^\+sleeps on
 ring_not_broken           isolation  await_each_other    ^\+sleeps on
 dependents_not_locked     isolation  dependency_by_hand  ^\+on a *\|pending
