@@ -63,6 +63,8 @@ my @calls = (
     [ q{SELECT count(*) FROM jobq_claim('mail', 'z')},                                        '1' ],
     [ q{SELECT j.id IS NOT NULL FROM jobq.jobs h, jobq_complete_and_claim(ARRAY[h.id], ARRAY[h.lease],
         queue => 'nothing') j WHERE h.status = 'processing'},                                 '' ],
+    [ q{SELECT count(*) FROM jobq_complete_and_claim_any('{}', '{}', queues => '{nothing}')}, '0' ],
+    [ q{SELECT jobq_claim_json('{nothing}')},                                                  '[]' ],
     [ q{SELECT queue, status FROM jobq_get((SELECT min(id) FROM jobq.jobs WHERE queue = 'post'))}, 'post|completed' ],
     [ q{SELECT jobq_result((SELECT min(id) FROM jobq.jobs WHERE queue = 'post'))},            '"done"' ],
     [ q{CALL jobq_wait_job(-1, '1 min')},                                                     '' ],
