@@ -8,10 +8,6 @@
 #include "core/span.h"
 #include "row/jobs_table.h"
 
-extern "C" {
-#include "utils/builtins.h"
-}
-
 #include <algorithm>
 #include <cstdlib>
 

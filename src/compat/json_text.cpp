@@ -3,10 +3,6 @@
 
 #include "compat/json_text.h"
 
-extern "C" {
-#include "utils/builtins.h"
-}
-
 #include <algorithm>
 
 namespace jobq {
