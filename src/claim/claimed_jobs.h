@@ -23,8 +23,8 @@ class RowSink : public ClaimSink {
 
 // Adds each claimed job as an object to a JSON array. The keys of the objects are the columns of jobq.claimed_job. The
 // id and the lease are strings, because many JSON parsers read numbers as floating-point numbers, which do not have 64
-// bits of precision. Times are in seconds since 1970. Takes no more jobs when the text has reached kFullBytes, because
-// a value cannot be larger than 1 GB, and some drivers cannot read texts of this size.
+// bits of precision. Times are in seconds since 1970. When the text has reached kFullBytes, the claim takes no more
+// jobs, because a value cannot be larger than 1 GB, and some drivers cannot read texts of several hundred megabytes.
 class JsonSink : public ClaimSink {
  public:
     static constexpr int kFullBytes = 64 * 1024 * 1024;

@@ -17,7 +17,8 @@ constexpr int kMaxKnownLanes = 500000;
 
 MemoryContext all = nullptr;  // owns the hash tables
 HTAB *queues = nullptr, *kinds = nullptr, *lanes = nullptr;
-// The queue that was used last. A call looks up its queue several times, and most sessions use one queue.
+// The entry that was used last. It saves most lookups, because a call looks up its queue several times, and most
+// sessions use one queue.
 KnownLanes *last_used = nullptr;
 int64 known_lanes = 0;
 

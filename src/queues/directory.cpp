@@ -31,7 +31,8 @@ struct CacheEntry {
 };
 
 HTAB *cache = nullptr;
-// The entry that was used last. A call looks up its queue several times, and most sessions use one queue.
+// The entry that was used last. It saves most lookups, because a call looks up its queue several times, and most
+// sessions use one queue.
 CacheEntry *last_used = nullptr;
 uint64 current_generation = 1;
 Oid settings_table = InvalidOid;

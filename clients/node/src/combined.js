@@ -25,8 +25,9 @@ export function combinedEnqueue(pool, options = {}) {
         jobs.forEach(({ resolve }, place) => resolve(String(rows[place].job_id)));
     };
 
-    // If the server rejects a job, the other jobs must not fail, so each half is enqueued again. If the connection breaks, it is
-    // unknown whether the jobs have been enqueued, so they are not enqueued again.
+    // If the server rejects one job, it enqueues none of the statement. The jobs are then enqueued again in two halves, so that only
+    // the call for the rejected job fails. If the connection breaks, it is unknown whether the jobs have been enqueued, so they are
+    // not enqueued again.
     const insertOrReject = async (jobs) => {
         try {
             await insert(jobs);

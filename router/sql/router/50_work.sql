@@ -275,7 +275,7 @@ DECLARE
 BEGIN
     IF (cardinality($1) + cardinality($2) = 0) IS NOT TRUE THEN
         PERFORM jobq_router.check_queue_arguments($11, $13);
-        -- Rejects invalid arguments before it completes anything. Any shard can check them.
+        -- Rejects invalid arguments before it completes anything. All shards check arguments in the same way, so it asks only one.
         BEGIN
             PERFORM FROM jobq_router.at_jobq_claim_any(jobq_router.any_shard(), 0, $4, $5, CASE WHEN $6 > 0 THEN 0 ELSE $6 END, $7, $8, $9, $10, NULL, $12, $13, $14, NULL);
         EXCEPTION WHEN OTHERS OR query_canceled THEN

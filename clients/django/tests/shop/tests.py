@@ -258,28 +258,22 @@ class CommittedTest(TransactionTestCase):
         return subprocess.Popen([sys.executable, "-W", "ignore", manage, "jobq_worker", *(queue or ("--queue", self.queue)), *arguments],
                                 env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
-    def test_the_command_works_until_term(self):
-        order = Order.objects.create(name="a")
-        job_id = self.enqueue(tasks.charge, order.pk)
-        process = self.command("--slots", "2", "--database", "default")
+    def serve(self, process):
+        """Waits until the command has completed a new job, ends it, and returns what it has printed."""
         try:
-            self.finish(job_id)
+            self.finish(self.enqueue(tasks.charge, Order.objects.create(name="a").pk))
         finally:
             process.send_signal(signal.SIGTERM)
             said = process.communicate(timeout=LIMIT)[0].decode()
         self.assertEqual(process.returncode, 0, said)
-        self.assertIn("shop.tasks.charge", said)
+        return said
+
+    def test_the_command_works_until_term(self):
+        self.assertIn("shop.tasks.charge", self.serve(self.command("--slots", "2", "--database", "default")))
 
     def test_the_command_serves_queues_and_patterns(self):
         for name, value in (("queues", [self.queue]), ("patterns", {self.queue[:-1] + "_": 2})):
-            job_id = self.enqueue(tasks.charge, Order.objects.create(name="a").pk)
-            process = self.command("--queue-order", "oldest", queue=(f"--{name}", json.dumps(value)))
-            try:
-                self.finish(job_id)
-            finally:
-                process.send_signal(signal.SIGTERM)
-                said = process.communicate(timeout=LIMIT)[0].decode()
-            self.assertEqual(process.returncode, 0, said)
+            self.serve(self.command("--queue-order", "oldest", queue=(f"--{name}", json.dumps(value))))
 
     def test_killed_between_effect_and_commit(self):
         job_id = self.enqueue(tasks.killed, "before commit")
