@@ -27,9 +27,9 @@ struct Guess {
 
 Guess guesses[kGuesses];
 
+// The priorities of a lane have neighboring places, because a claim uses the guesses of all of them.
 Guess *place_of(int64 lane, int16 priority) {
-    const uint64 place = core::mix64(static_cast<uint64>(lane) + static_cast<uint16>(priority));
-    return &guesses[place % kGuesses];
+    return &guesses[(core::mix64(static_cast<uint64>(lane)) + static_cast<uint16>(priority)) % kGuesses];
 }
 
 // Returns the guess for this priority of the lane, or nullptr if there is none.
