@@ -1,10 +1,11 @@
 # Job control: the cost of limits, fairness, and groups per job, the delay until a successor runs, and a fan-out and fan-in.
 
+import copy
 import threading
 import time
 
 from cells import SteadyQueue, fill_database, interleave
-from contenders import JOBQ, Jobq
+from contenders import BASE, JOBQ, Jobq
 from load import pgbench
 from statistic import percentile
 
@@ -25,6 +26,13 @@ class Controlled(Jobq):
     def __init__(self, title, limits=(), settings=None, each=None):
         self.name = self.title = title
         self.limits, self.settings, self.each = limits, settings, each
+
+    def before(self):
+        """The same on the server with the commit that BASE= names."""
+        base = copy.copy(self)
+        base.title = f'{self.title}, before'
+        base.host, base.data = BASE.host, BASE.data
+        return base
 
     def begin(self, conn, jobs):
         if self.settings:
@@ -71,10 +79,10 @@ class PatientQueue(SteadyQueue):
 
     seconds = 2
 
-    def __init__(self, bench, database, refill, held):
-        super().__init__(bench, database, PATIENT, refill, CLIENTS)
+    def __init__(self, bench, database, contender, held):
+        super().__init__(bench, database, PATIENT, contender.fill, CLIENTS, contender=contender)
         if held:
-            self.holder = bench.connect(database)
+            self.holder = bench.connect(database, host=contender.host)
             self.holder.execute('BEGIN ISOLATION LEVEL REPEATABLE READ')
             self.holder.execute('SELECT 1')
 
@@ -83,7 +91,8 @@ class PatientQueue(SteadyQueue):
 
     def run(self, options=''):
         before = self.completed()
-        load = pgbench(self.script, self.clients, seconds=self.seconds, variables=JOBQ.fused_variables, database=self.database, options=options)
+        load = pgbench(self.script, self.clients, seconds=self.seconds, variables=JOBQ.fused_variables, database=self.database,
+                       options=options, host=self.contender.host)
         done = self.completed() - before
         # At the end, each client holds one job, and this job blocks its group.
         held = self.conn.execute("SELECT count(jobq_complete(id, lease)) FROM jobq.jobs WHERE status = 'processing'").fetchone()[0]
@@ -103,7 +112,8 @@ class PatientQueue(SteadyQueue):
 
 def limits(bench):
     """Limits that the load does not reach, so only their cost is measured. Also queues with another order."""
-    compare(bench, 50_000, lambda name, contender: SteadyQueue(bench, name, contender.lifecycle(), contender.fill, CLIENTS, 1_500), [
+    compare(bench, 50_000, lambda name, contender: SteadyQueue(bench, name, contender.lifecycle(), contender.fill, CLIENTS, 1_500,
+                                                               contender=contender), [
         Controlled('jobq'),
         Controlled('jobq, limit of 1,000 for the queue', ['max_running => 1000']),
         Controlled('jobq, limit of 1,000 for each of 100 keys', ["key => '*', max_running => 1000"],
@@ -119,7 +129,7 @@ def groups(bench):
     each = ('group_keys', "'key ' || n % 100")
     few = Controlled('jobq, complete_and_claim, 100 groups', each=each)
     held = Controlled(f'{few.title}, a transaction held open', each=each)
-    compare(bench, 100_000, lambda name, contender: PatientQueue(bench, name, contender.fill, contender is held), [
+    compare(bench, 100_000, lambda name, contender: PatientQueue(bench, name, contender, held.title in contender.title), [
         Controlled('jobq, complete_and_claim'),
         Controlled('jobq, complete_and_claim, 10,000 groups', each=('group_keys', "'key ' || n % 10000")),
         few, held])
@@ -128,16 +138,20 @@ def groups(bench):
 
 
 def compare(bench, jobs, queue_of, contenders):
-    """Measures each in a database of its own with this backlog, in many short turns, relative to the first."""
+    """Measures each in a database of its own with this backlog, in many short turns, relative to the first. With BASE=, also relative
+    to the same before."""
+    titles = [contender.title for contender in contenders]
+    if BASE:
+        contenders = [each for contender in contenders for each in (contender, contender.before())]
     queues = {}
     try:
         for number, contender in enumerate(contenders):
             name = f'control_{number}'
-            fill_database(bench, name, lambda conn, contender=contender: contender.begin(conn, jobs))
+            fill_database(bench, name, lambda conn, contender=contender: contender.begin(conn, jobs), contender)
             queues[contender.title] = queue_of(name, contender)
         bench.conn.execute('CHECKPOINT')
         interleave(bench, 'control', {title: queue.run for title, queue in queues.items()}, bench.scale(17, 5), 'off', quiet=True)
-        judge(bench, list(queues))
+        judge(bench, titles)
         for queue in queues.values():
             queue.audit(jobs)
     finally:
@@ -153,6 +167,10 @@ def judge(bench, titles):
             bench.goal('control', f'{title}, relative to "{plain}"', ratio, '>=', GOALS[title], interval=interval)
         else:
             bench.note('control', f'"{title}" processes {ratio:.2f} times as many jobs per second as "{plain}" ({interval}).')
+    if BASE:
+        for title in titles:
+            ratio, interval = bench.paired('control', title, f'{title}, before', 'off')
+            bench.note('control', f'"{title}" processes {ratio:.2f} times as many jobs per second as before ({interval}).')
 
 
 def latency(bench):
