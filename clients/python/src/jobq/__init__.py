@@ -3,6 +3,7 @@
 __version__ = "0.1.0"   # before the imports, because some of them use it
 
 from .batches import acreate_batch, aget_batch, aseal_batch, create_batch, get_batch, seal_batch
+from .combined import AsyncCombinedEnqueue, CombinedEnqueue
 from .enqueue import (Enqueued, aenqueue, aenqueue_jobs, aenqueue_many, enqueue, enqueue_jobs, enqueue_many)
 from .errors import Cancelled, Fail, Lost, OptionError, Release, Snooze, Stop, Stopping, Waiting
 from .job import TimedOut
@@ -12,8 +13,8 @@ from .serve import serve
 from .worker import Job, Worker
 
 __all__ = [
-    "AsyncJob", "AsyncWorker", "Cancelled", "Enqueued", "Fail", "Job", "Lost", "OptionError", "Options", "Release", "Snooze", "Stop",
-    "Stopping", "TimedOut", "Waiting", "Worker", "acreate_batch", "aenqueue", "aenqueue_jobs", "aenqueue_many", "aget_batch",
-    "aseal_batch", "create_batch", "enqueue", "enqueue_jobs", "enqueue_many", "get_batch", "options_of_environment", "seal_batch",
-    "serve",
+    "AsyncCombinedEnqueue", "AsyncJob", "AsyncWorker", "Cancelled", "CombinedEnqueue", "Enqueued", "Fail", "Job", "Lost", "OptionError",
+    "Options", "Release", "Snooze", "Stop", "Stopping", "TimedOut", "Waiting", "Worker", "acreate_batch", "aenqueue", "aenqueue_jobs",
+    "aenqueue_many", "aget_batch", "aseal_batch", "create_batch", "enqueue", "enqueue_jobs", "enqueue_many", "get_batch",
+    "options_of_environment", "seal_batch", "serve",
 ]

@@ -51,7 +51,7 @@ def enqueue(connection: Any, queue: str = "default", payload: Any = None, *, kin
 
 async def aenqueue(connection: Any, queue: str = "default", payload: Any = None, **given: Any) -> int:
     """Enqueues one job on an async connection. See enqueue()."""
-    _check_names(given, enqueue)
+    check_names("aenqueue", given, enqueue)
     with tracing.sending(queue) as sending:
         call = _one(queue, payload, given, sending)
         job_id = int((await arun_on(connection, *call))[0][0])
@@ -77,7 +77,7 @@ def enqueue_many(connection: Any, queue: str, payloads: Iterable[Any], *, kind: 
 
 async def aenqueue_many(connection: Any, queue: str, payloads: Iterable[Any], **given: Any) -> List[Enqueued]:
     """Enqueues one job per payload on an async connection. See enqueue_many()."""
-    _check_names(given, enqueue_many)
+    check_names("aenqueue_many", given, enqueue_many)
     texts = [as_json(payload) for payload in payloads_of(payloads)]
     with tracing.sending(queue, len(texts)) as sending:
         return _enqueued(await arun_on(connection, *_many(queue, texts, given, sending)))
@@ -130,10 +130,11 @@ def _arguments(given: Mapping[str, Any], sending: tracing.Sending, keys: Abstrac
     return names, values
 
 
-def _check_names(given: Mapping[str, Any], like: Any) -> None:
+def check_names(function: str, given: Mapping[str, Any], like: Any) -> None:
+    """Raises TypeError for a keyword argument of the function that `like` does not have."""
     for name in given:
         if name not in like.__kwdefaults__:
-            raise TypeError(f"a{like.__name__}() got an unexpected keyword argument {name!r}")
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
 
 
 def _one_queue(specs: Sequence[Mapping[str, Any]]) -> Optional[str]:

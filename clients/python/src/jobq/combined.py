@@ -1,0 +1,188 @@
+"""Combines concurrent enqueues into one statement, similar to the server's group commit."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any, AsyncContextManager, Callable, ContextManager, Iterable, Iterator, List, Optional, Union
+
+import psycopg
+
+from . import tracing
+from .connect import is_broken
+from .enqueue import arun_on, check_names, enqueue, run_on
+from .errors import OptionError
+from .statements import specs_as_json
+
+MOST = 1000                # jobs in one statement
+MOST_LENGTH = 16_000_000   # characters of JSON in one statement, unless it has only one job
+_STATEMENT = "SELECT job_id FROM jobq_enqueue_jobs(%s::jsonb)"
+
+
+class _Call:
+    """A call that waits for its job to be enqueued. json: the job."""
+
+    def __init__(self, json: str) -> None:
+        self.json = json
+        self.answer: Optional[Union[int, BaseException]] = None
+
+    def result(self) -> int:
+        if isinstance(self.answer, int):
+            return self.answer
+        raise self.answer or RuntimeError("the call has no answer")
+
+
+class _Waiting:
+    """The calls that wait. most: the maximum number of jobs in a statement."""
+
+    def __init__(self, most: int) -> None:
+        if not isinstance(most, int) or isinstance(most, bool) or most < 1:
+            raise OptionError(f'option "most" must be an integer from 1; it is {most!r}')
+        self.most = most
+        self.calls: List[_Call] = []
+
+    def take(self) -> List[_Call]:
+        """Returns the calls whose jobs go into the next statement."""
+        count = length = 0
+        for call in self.calls[:self.most]:
+            length += len(call.json)
+            if count > 0 and length > MOST_LENGTH:
+                break
+            count += 1
+        taken = self.calls[:count]
+        del self.calls[:count]
+        return taken
+
+
+class _Attempts:
+    """The statements that enqueue the jobs of these calls. If the server rejects one job, it enqueues none of the statement. The
+    jobs are then enqueued again in two halves, so that only the call for the rejected job fails. If the connection breaks, it is
+    unknown whether the jobs have been enqueued, so they are not enqueued again."""
+
+    def __init__(self, calls: List[_Call]) -> None:
+        self.left = [calls]
+        self.current: List[_Call] = []
+
+    def __iter__(self) -> Iterator[List[str]]:
+        """Iterates over the parameters of the statements."""
+        while self.left:
+            self.current = self.left.pop()
+            yield [f"[{','.join(call.json for call in self.current)}]"]
+
+    def succeeded(self, rows: Iterable[Any]) -> None:
+        for call, row in zip(self.current, rows):
+            call.answer = int(row[0])
+
+    def failed(self, error: BaseException) -> None:
+        if len(self.current) > 1 and isinstance(error, psycopg.Error) and not is_broken(error):
+            middle = (len(self.current) + 1) // 2
+            self.left += [self.current[middle:], self.current[:middle]]
+            return
+        for call in self.current:
+            call.answer = error
+
+
+def _spec(queue: str, payload: Any, given: Any, sending: tracing.Sending) -> str:
+    metadata = tracing.with_context(given.get("metadata"), sending.carrier)
+    return specs_as_json([{**given, "queue": queue, "payload": {} if payload is None else payload, "metadata": metadata}])[1:-1]
+
+
+def _answer_all(calls: List[_Call]) -> None:
+    """Lets the calls fail that have no answer because the insertion was interrupted, for example by KeyboardInterrupt."""
+    for call in calls:
+        if call.answer is None:
+            call.answer = RuntimeError("the enqueue was interrupted, so it is unknown whether the job has been enqueued")
+
+
+class CombinedEnqueue:
+    """Enqueues jobs like enqueue(), but not in a transaction of the caller. While a thread enqueues jobs, the calls of other
+    threads wait, and the next statement enqueues all of their jobs. Therefore, concurrent calls share a few commits, and a single
+    call does not wait."""
+
+    def __init__(self, connection: Callable[[], ContextManager[Any]], most: int = MOST) -> None:
+        """connection: returns a context manager that provides a connection and commits at its end, such as the method connection
+        of psycopg_pool.ConnectionPool."""
+        self._connection = connection
+        self._waiting = _Waiting(most)
+        self._changed = threading.Condition()
+        self._busy = False
+
+    def __call__(self, queue: str = "default", payload: Any = None, **given: Any) -> int:
+        """Returns the ID of the job. The parameters are those of enqueue()."""
+        check_names(type(self).__name__, given, enqueue)
+        with tracing.sending(queue) as sending:
+            call = _Call(_spec(queue, payload, given, sending))
+            self._enqueue(call)
+            sending.enqueued(call.result())
+        return call.result()
+
+    def _enqueue(self, call: _Call) -> None:
+        with self._changed:
+            self._waiting.calls.append(call)
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: call.answer is not None or not self._busy)
+                if call.answer is not None:
+                    return
+                self._busy = True
+                calls = self._waiting.take()
+            try:
+                self._insert(calls)
+            finally:
+                with self._changed:
+                    _answer_all(calls)
+                    self._busy = False
+                    self._changed.notify_all()
+
+    def _insert(self, calls: List[_Call]) -> None:
+        attempts = _Attempts(calls)
+        for parameters in attempts:
+            try:
+                with self._connection() as connection:
+                    rows = run_on(connection, _STATEMENT, parameters)
+            except Exception as error:
+                attempts.failed(error)
+            else:
+                attempts.succeeded(rows)
+
+
+class AsyncCombinedEnqueue:
+    """Enqueues jobs like aenqueue(), but not in a transaction of the caller. See CombinedEnqueue."""
+
+    def __init__(self, connection: Callable[[], AsyncContextManager[Any]], most: int = MOST) -> None:
+        """connection: returns an asynchronous context manager, such as the method connection of
+        psycopg_pool.AsyncConnectionPool."""
+        self._connection = connection
+        self._waiting = _Waiting(most)
+        self._inserts: Optional[asyncio.Task[None]] = None
+
+    async def __call__(self, queue: str = "default", payload: Any = None, **given: Any) -> int:
+        """Returns the ID of the job. The parameters are those of enqueue()."""
+        check_names(type(self).__name__, given, enqueue)
+        with tracing.sending(queue) as sending:
+            call = _Call(_spec(queue, payload, given, sending))
+            await self._enqueue(call)
+            sending.enqueued(call.result())
+        return call.result()
+
+    async def _enqueue(self, call: _Call) -> None:
+        self._waiting.calls.append(call)
+        while call.answer is None:
+            if self._inserts is None or self._inserts.done():
+                self._inserts = asyncio.ensure_future(self._insert())   # starts after the other calls that are ready now
+            await asyncio.wait({self._inserts})   # if this call is canceled, the insertion continues
+
+    async def _insert(self) -> None:
+        calls = self._waiting.take()
+        try:
+            attempts = _Attempts(calls)
+            for parameters in attempts:
+                try:
+                    async with self._connection() as connection:
+                        rows = await arun_on(connection, _STATEMENT, parameters)
+                except Exception as error:
+                    attempts.failed(error)
+                else:
+                    attempts.succeeded(rows)
+        finally:
+            _answer_all(calls)
