@@ -160,6 +160,13 @@ def many_at_once():
             BullMq('BullMQ, concurrency 100', concurrency=100)]
 
 
+def prefetching(slots):
+    """The same number of jobs at a time. Both libraries can take up to 500 more from the server before they run them."""
+    return [NodeClient(f'jobq, its client, {slots} slots', slots=slots),
+            NodeClient(f'jobq, its client, {slots} slots, prefetch of 500', slots=slots, prefetch=500),
+            Graphile(f'graphile-worker, best, {slots} at a time', 'graphile.mjs', 'graphile-worker', mode='best', concurrency=slots)]
+
+
 def all_peers(quick):
     peers = [Graphile('graphile-worker, best', 'graphile.mjs', 'graphile-worker', mode='best'),
              PgBoss('pg-boss, best', 'pgboss.mjs', 'pg-boss', mode='best', batch=1000),

@@ -1,5 +1,5 @@
 // graphile-worker. Modes: "default" (its defaults: one job at a time), "best" (the settings of its page on performance:
-// 24 at a time, a local queue of 500, completions in batches), "concurrent" (its defaults, `concurrency` jobs at a time).
+// 24 or `concurrency` at a time, a local queue of 500, completions in batches), "concurrent" (its defaults, `concurrency` jobs at a time).
 
 import { Logger, makeWorkerUtils, run } from 'graphile-worker';
 import { action, config, connectionString, payload, Record } from './common.mjs';
@@ -7,8 +7,9 @@ import { action, config, connectionString, payload, Record } from './common.mjs'
 const quiet = new Logger(() => (level, message) => {
     if (level === 'error' && !/shutdown|SIGTERM/.test(message)) console.error(message);
 });
+const atOnce = config.concurrency ?? 24;
 const best = {
-    concurrentJobs: 24, maxPoolSize: 25, localQueue: { size: 500 }, completeJobBatchDelay: 0, failJobBatchDelay: 0,
+    concurrentJobs: atOnce, maxPoolSize: atOnce + 1, localQueue: { size: 500 }, completeJobBatchDelay: 0, failJobBatchDelay: 0,
 };
 
 async function fill() {
@@ -25,7 +26,7 @@ async function fill() {
 async function work() {
     const record = new Record();
     const taskList = { bench: (_payload, helpers) => record.handled(helpers.job.id) };
-    const concurrent = { concurrentJobs: config.concurrency, maxPoolSize: config.concurrency + 1 };
+    const concurrent = { concurrentJobs: atOnce, maxPoolSize: atOnce + 1 };
     const worker = { connectionString, ...({ best, concurrent }[config.mode] ?? {}) };
     const runner = await run({ preset: { worker }, logger: quiet, noHandleSignals: true, taskList, crontab: '' });
     await record.measure(config.seconds);

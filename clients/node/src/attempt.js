@@ -6,7 +6,7 @@ import { toJson } from './values.js';
 
 export class Attempt {
     outcome = null;         // set when the handler has ended or was given up
-    running = true;         // whether the handler is running
+    running = false;        // whether the handler is running
     cancelled = undefined;  // why the handler should stop
     state = undefined;      // completed, waiting, or lost: no report is needed
     completing = false;     // the handler's transaction is about to complete the job, so heartbeat answers do not matter

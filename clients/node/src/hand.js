@@ -1,29 +1,31 @@
 // The jobs that a worker has in hand: claimed, but not yet reported. Connects claims, handlers, heartbeats, and reports. Needs no
 // server.
-import { nothing, ofError, ofReturn, release } from './outcome.js';
 import { Attempt } from './attempt.js';
 import { Collisions } from './collisions.js';
+import { Cancelled } from './errors.js';
 import { nameOf } from './logger.js';
+import { nothing, ofError, ofReturn, release } from './outcome.js';
 import { slotsOfPatterns } from './patterns.js';
 
 export class Hand {
     #attempts = new Map();  // keyed by lease, because a job may come again before its first handler has ended
     #done = [];             // completions to send with the next claim
-    #busy = 0;              // number of slots in use
-    #busyIn = new Map();    // the same for each queue of a worker that serves several queues
+    #prefetched = [];       // attempts whose handlers wait for a slot
+    #held = new Tally();    // attempts that have not been reported, or whose handlers still run
+    #running = new Tally(); // running handlers
     #leftOut = new Set();   // queues for which the worker does not wait, because their slots are in use
     #waiters = [];
     #collisions = new Collisions();
 
     /**
-     * heartbeats, reports: the worker's objects. away(): whether no claim will send completions. run(attempt): starts the
-     * handler. queues, patterns: Maps with the slots of each queue of a worker that serves several queues. hasRoom(): ends a wait, because
+     * prefetch: the number of jobs that may wait for a slot. heartbeats, reports: the worker's objects. away(): whether no claim
+     * will send completions. run(attempt): starts the handler. queues, patterns: Maps with the slots of each queue of a worker that serves several queues. hasRoom(): ends a wait, because
      * a slot of a queue that is not part of the wait is free. failed(attempt, outcome): returns the outcome to report for an attempt that may have failed.
      */
     constructor({
-        slots, queues, patterns, log, heartbeats, reports, away, run, every, hasRoom = () => {}, failed = (attempt, outcome) => outcome,
+        slots, prefetch = 0, queues, patterns, log, heartbeats, reports, away, run, every, hasRoom = () => {}, failed = (attempt, outcome) => outcome,
     }) {
-        Object.assign(this, { slots, queues, log, heartbeats, reports, away, run, every, hasRoom, failed });
+        Object.assign(this, { slots, prefetch, queues, log, heartbeats, reports, away, run, every, hasRoom, failed });
         this.slotsOfPatterns = patterns?.size ? slotsOfPatterns(patterns) : undefined;
     }
 
@@ -43,15 +45,15 @@ export class Hand {
         return this.attempts.filter((attempt) => attempt.running);
     }
 
-    /** Returns the number of free slots, including the slots of completions that the next claim sends. */
+    /** Returns how many jobs a claim may take, if it sends the completions that are to be sent with the next claim. */
     room() {
         this.#leftOut.clear();
-        const room = this.slots - this.#busy + this.#done.length;
+        const room = this.slots + this.prefetch - this.#held.all + this.#done.length;
         return this.queues && !this.slotsOfPatterns ? Math.min(room, [...this.rooms().values()].reduce((sum, one) => sum + one, 0)) : room;
     }
 
     /**
-     * Returns the free slots of each queue that has any, in the order of the queues; undefined if the worker serves one queue. If
+     * Returns how many jobs of each queue a claim may take, in the order of the queues; undefined if the worker serves one queue. If
      * the worker has patterns, includes queues without free slots and queues of patterns that have running jobs, because the
      * patterns would select all of these queues. waits: the worker is about to wait for jobs of these queues.
      */
@@ -59,12 +61,12 @@ export class Hand {
         if (!this.queues) return undefined;
         const rooms = new Map();
         const add = (queue, slots) => {
-            const room = slots - (this.#busyIn.get(queue) ?? 0) + this.#done.filter(({ row }) => row.queue === queue).length;
+            const room = slots + this.prefetch - this.#held.of(queue) + this.#done.filter(({ row }) => row.queue === queue).length;
             if (room > 0 || this.slotsOfPatterns) rooms.set(queue, Math.max(room, 0));
             if (room <= 0 && waits) this.#leftOut.add(queue);
         };
         for (const [queue, slots] of this.queues) add(queue, slots);
-        for (const queue of this.slotsOfPatterns ? this.#busyIn.keys() : []) {
+        for (const queue of this.slotsOfPatterns ? this.#held.queues() : []) {
             const slots = this.slotsOfPatterns(queue);
             if (slots !== undefined && !this.queues.has(queue)) add(queue, slots);
         }
@@ -98,13 +100,18 @@ export class Hand {
         this.#answered(done);
         for (const attempt of attempts) {
             this.#attempts.set(attempt.row.lease, attempt);
-            this.#count(attempt, 1);
-            if (!stopping) continue;
-            attempt.running = false;
-            attempt.outcome = release();
+            this.#held.add(attempt.row.queue, 1);
         }
-        if (stopping) this.reports.add(attempts);
-        else attempts.forEach(this.run);
+        this.#prefetched.push(...attempts);
+        if (stopping) this.releasePrefetched();
+        else this.#startPrefetched();
+    }
+
+    /** Gives back the jobs whose handlers have not started. */
+    releasePrefetched() {
+        const attempts = this.#prefetched.splice(0);
+        for (const attempt of attempts) attempt.outcome = release();
+        this.reports.add(attempts);
     }
 
     /** Called when no claim can send completions. They are then sent over the heartbeat connection. */
@@ -119,6 +126,21 @@ export class Hand {
     }
 
     // ---- handlers
+
+    #startPrefetched() {
+        while (this.#running.all < this.slots) {
+            const place = this.#prefetched.findIndex(({ row: { queue } }) => this.#running.of(queue) < this.#slotsOf(queue));
+            if (place < 0) return;
+            const [attempt] = this.#prefetched.splice(place, 1);
+            attempt.running = true;
+            this.#running.add(attempt.row.queue, 1);
+            this.run(attempt);
+        }
+    }
+
+    #slotsOf(queue) {
+        return this.queues?.get(queue) ?? this.slotsOfPatterns?.(queue) ?? this.slots;
+    }
 
     returned(attempt, value) {
         this.#decide(attempt, ofReturn(value, attempt.state));
@@ -177,11 +199,13 @@ export class Hand {
     heard(lease, state) {
         const attempt = this.#attempts.get(lease);
         if (!attempt || attempt.outcome || attempt.completing || attempt.over) return;
-        if (state === 'cancel') attempt.stop('cancel');
-        else if (state !== 'finished') {
-            this.log.warn(`${nameOf(attempt.row)}: the lease is lost`);
-            attempt.stop('lost');
-        }
+        if (state === 'finished') return;
+        if (state !== 'cancel') this.log.warn(`${nameOf(attempt.row)}: the lease is lost`);
+        attempt.stop(state === 'cancel' ? 'cancel' : 'lost');
+        const place = this.#prefetched.indexOf(attempt);
+        if (place < 0) return;
+        this.#prefetched.splice(place, 1);
+        this.threw(attempt, new Cancelled(attempt.cancelled));
     }
 
     progressed(lease, number) {
@@ -192,7 +216,10 @@ export class Hand {
     settled() {}
 
     #end(attempt, outcome) {
-        attempt.running = false;
+        if (attempt.running) {
+            attempt.running = false;
+            this.#running.add(attempt.row.queue, -1);
+        }
         if (attempt.outcome) {          // an abandoned job may already run on another worker
             this.#free(attempt);
             this.wake();
@@ -203,6 +230,7 @@ export class Hand {
         if (outcome.what === 'nothing') this.#endedWithout(attempt);
         else if (outcome.what === 'complete' && attempt.progress === undefined && !attempt.logged && !this.away()) this.#done.push(attempt);
         else this.reports.add([attempt]);
+        this.#startPrefetched();
         this.wake();
     }
 
@@ -246,16 +274,30 @@ export class Hand {
     #free(attempt) {
         if (attempt.freed) return;
         attempt.freed = true;
-        this.#count(attempt, -1);
+        this.#held.add(attempt.row.queue, -1);
         if (!this.#leftOut.has(attempt.row.queue)) return;
         this.#leftOut.clear();
         this.hasRoom();
     }
+}
 
-    #count({ row: { queue } }, change) {
-        this.#busy += change;
-        const busy = (this.#busyIn.get(queue) ?? 0) + change;
-        if (busy > 0) this.#busyIn.set(queue, busy);
-        else this.#busyIn.delete(queue);
+// Counts attempts, in total and for each queue.
+class Tally {
+    all = 0;
+    #byQueue = new Map();
+
+    of(queue) {
+        return this.#byQueue.get(queue) ?? 0;
+    }
+
+    queues() {
+        return this.#byQueue.keys();
+    }
+
+    add(queue, change) {
+        this.all += change;
+        const count = this.of(queue) + change;
+        if (count > 0) this.#byQueue.set(queue, count);
+        else this.#byQueue.delete(queue);
     }
 }

@@ -55,9 +55,13 @@ const OPTIONS = {
         environment: 'JOBQ_SLOTS', numeric: true, allowed: count, says: 'a whole number from 1 to 1000',
         otherwise: ({ queues, patterns }) => sumOf(slotsOfObjects(queues, patterns)) || 1,
     },
+    prefetch: {
+        environment: 'JOBQ_PREFETCH', numeric: true, allowed: (value) => value === 0 || count(value), says: 'a whole number from 0 to 1000',
+        otherwise: () => 0,
+    },
     batch: {
         environment: 'JOBQ_BATCH', numeric: true, allowed: count, says: 'a whole number from 1 to 1000',
-        otherwise: (given) => given.slots,
+        otherwise: ({ slots, prefetch }) => Math.min(1000, slots + prefetch),
     },
     versions: { allowed: list(int32), says: 'an array of up to 1000 whole numbers' },
     capabilities: { allowed: list(name(63)), says: 'an array of up to 1000 names of 1 to 63 bytes' },

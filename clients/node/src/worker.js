@@ -74,7 +74,8 @@ export class Worker {
         });
         const failures = failuresOf({ ...options, log });
         this.hand = new Hand({
-            slots: options.slots, queues: options.queues, patterns: options.patterns, hasRoom: () => this.#endWait(), log, heartbeats: this.heartbeats, reports: this.reports,
+            slots: options.slots, prefetch: options.prefetch, queues: options.queues, patterns: options.patterns,
+            hasRoom: () => this.#endWait(), log, heartbeats: this.heartbeats, reports: this.reports,
             away: () => this.claims.away, run: (attempt) => this.#handle(attempt), every: (row) => this.#every(row),
             failed: (attempt, outcome) => failures(attempt.row, outcome, () => new Job(attempt)),
         });
@@ -211,6 +212,7 @@ export class Worker {
     async #end() {
         this.log.info(`stopping: no more claims, ${this.options.grace} s for ${this.hand.size} jobs in hand`);
         this.claims.stop();
+        this.hand.releasePrefetched();
         this.#wakeUp();
         const over = this.claims.over.catch(() => {}).then(() => this.#emptied());
         const unwoken = this.#emptied().then(() => within(WAKES_AFTER, over)).then(() => this.claims.away || over);

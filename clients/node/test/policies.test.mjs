@@ -32,12 +32,13 @@ test('options have their defaults', () => {
     assert.deepEqual(
         [options.queue, options.slots, options.batch, options.waitTimeout, options.grace, options.kinds, options.pollInterval],
         ['default', 7, 7, 30, 25, ['mail'], undefined]);
+    assert.equal(checkedOptions({ handlers, slots: 7, prefetch: 20 }).batch, 27);
     assert.notEqual(options.workerId, checkedOptions({ handlers }).workerId);
 });
 
 test('an error about a wrong option names it, its value, and the allowed values', () => {
     const wrong = {
-        slots: [0, 1001, 1.5, '3', NaN], batch: [0, 1001], queue: ['', 'q'.repeat(64), 7], grace: [-1, 'soon', Infinity],
+        slots: [0, 1001, 1.5, '3', NaN], batch: [0, 1001], prefetch: [-1, 1001, 0.5], queue: ['', 'q'.repeat(64), 7], grace: [-1, 'soon', Infinity],
         workerId: ['', 'backend:1', 'w'.repeat(256)], heartbeatTimeout: [0.009], waitTimeout: [-1], pollInterval: [0],
         heartbeatInterval: [0], versions: ['1', [1.5]], capabilities: [[7]], connection: [7], logger: [{}], heartbeatThread: [1],
         errorDetails: ['yes', 1], onError: [1], livenessFile: ['', 7], livenessPort: [0, 65536, true, 'host', '::1:80', '1.5'],
@@ -488,6 +489,45 @@ test('jobs whose completion is sent with a claim get no heartbeats until the ans
     hand.report(done);
     assert.deepEqual(told, [[['7'], true], [['7'], false]]);
     assert.deepEqual([hand.takeDone(), told.length], [[], 2]);
+});
+
+test('prefetched jobs start when a slot is free, unless they are lost, canceled, or given back', () => {
+    const started = [], reported = [];
+    const hand = new Hand({
+        slots: 1, prefetch: 4, log: { info() {}, warn() {} }, heartbeats: { change() {}, told() {} },
+        reports: { add: (attempts) => reported.push(...attempts) },
+        away: () => false, run: (attempt) => started.push(attempt), every: () => 20,
+    });
+    assert.equal(hand.room(), 5);
+    hand.claimed([1, 2, 3, 4, 5].map((id) => ({ id, lease: id, queue: 'q', kind: 'mail' })), [], false);
+    const ids = (attempts) => attempts.map(({ row }) => row.id);
+    assert.deepEqual([ids(started), ids(hand.running), hand.room()], [[1], [1], 0]);
+    hand.returned(started[0]);
+    assert.deepEqual([ids(started), ids(hand.running), hand.room()], [[1, 2], [2], 1]);
+    hand.heard(3, 'lost');
+    assert.deepEqual([ids(hand.attempts), hand.room()], [[1, 2, 4, 5], 2]);
+    hand.heard(4, 'cancel');
+    assert.deepEqual(reported.map(({ row, outcome }) => [row.id, outcome.what, outcome.cancelled]), [[4, 'fail', true]]);
+    hand.releasePrefetched();
+    assert.deepEqual(reported.slice(1).map(({ row, outcome }) => [row.id, outcome.what]), [[5, 'release']]);
+    hand.returned(started[1]);
+    assert.deepEqual([ids(started), ids(hand.takeDone()), hand.running], [[1, 2], [1, 2], []]);
+});
+
+test('prefetched jobs start within the slots of their queues', () => {
+    const started = [];
+    const hand = new Hand({
+        slots: 2, prefetch: 2, queues: new Map([['a', 1], ['b', 2]]), log: {}, heartbeats: { change() {}, told() {} }, reports: { add() {} },
+        away: () => false, run: (attempt) => started.push(attempt), every: () => 20,
+    });
+    assert.deepEqual([...hand.rooms()], [['a', 3], ['b', 4]]);
+    hand.claimed([['a', 1], ['a', 2], ['a', 3], ['b', 4]].map(([queue, id]) => ({ id, lease: id, queue, kind: 'mail' })), [], false);
+    const ids = () => started.map(({ row }) => row.id);
+    assert.deepEqual([ids(), [...hand.rooms()], hand.room()], [[1, 4], [['b', 3]], 0]);
+    hand.returned(started[1]);
+    assert.deepEqual(ids(), [1, 4]);
+    hand.returned(started[0]);
+    assert.deepEqual(ids(), [1, 4, 2]);
 });
 
 test('trace contexts are read from and added to metadata', () => {

@@ -81,6 +81,31 @@ test('a slot that becomes free ends the wait of a worker', async () => {
     });
 });
 
+test('a worker prefetches jobs, and gives those back whose handlers have not started', async () => {
+    const { opened, open } = gate();
+    const count = (status) => database.value("SELECT count(*)::int FROM jobq.jobs WHERE queue = 'prefetch' AND status::text = $1", [status]);
+    const ids = await enqueueMany(pool, 'prefetch', Array(12).fill({}), { kind: 'x' });
+    let running = 0, most = 0;
+    const x = async () => {
+        running += 1;
+        most = Math.max(most, running);
+        await opened;
+        running -= 1;
+    };
+    await working({ queue: 'prefetch', slots: 2, prefetch: 5, grace: 60, handlers: { x } }, async (worker) => {
+        await becomesTrue(async () => await count('processing') === 7);
+        await pool.query('SELECT jobq_cancel(id) FROM jobq.jobs WHERE id = $1', [ids[6].id]);
+        const stopped = worker.stop();
+        await becomesTrue(async () => await count('processing') === 2);
+        open();
+        assert.equal(await stopped, true);
+    });
+    assert.equal(await count('completed'), 2);
+    assert.equal(await database.value("SELECT sum(attempts)::int FROM jobq.jobs WHERE queue = 'prefetch' AND status = 'pending'"), 0);
+    await working({ queue: 'prefetch', slots: 2, prefetch: 5, handlers: { x } }, () => becomesTrue(async () => await count('completed') === 11));
+    assert.deepEqual([most, await count('cancelled')], [2, 1]);
+});
+
 test('a collision of the job\'s own transaction does not count as an attempt', async () => {
     const id = await enqueue(pool, 'collision', {}, { kind: 'x', maxAttempts: 1 });
     let calls = 0;

@@ -86,7 +86,12 @@ export interface WorkerOptions {
     queueOrder?: 'listed' | 'random' | 'oldest';
     /** Maximum number of handlers that run at the same time; default: the sum of the slots of the queues, or 1. */
     slots?: number;
-    /** Maximum number of jobs per claim; default: slots. */
+    /**
+     * Maximum number of claimed jobs that wait for a slot; default: 0. For short jobs. The worker sends heartbeats for them and
+     * gives them back when it stops.
+     */
+    prefetch?: number;
+    /** Maximum number of jobs per claim; default: slots + prefetch. */
     batch?: number;
     versions?: number[];
     capabilities?: string[];

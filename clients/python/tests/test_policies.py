@@ -22,7 +22,7 @@ from jobq.failures import MOST_BYTES, Failures, bounded
 from jobq.hand import LAST_LOOK, LAST_REPORTS, Beat, Hand
 from jobq.job import BaseJob
 from jobq.lines import MOST_LINES, Lines
-from jobq.outcome import COMPLETE, FAIL, NOTHING, RELEASE, SNOOZE, VERIFY, Outcome
+from jobq.outcome import CANCELLED, COMPLETE, FAIL, NOTHING, RELEASE, SNOOZE, VERIFY, Outcome
 from jobq.pace import Pace
 from jobq.parameters import value_of
 from jobq.testing import run_inline
@@ -32,7 +32,7 @@ import psycopg
 
 class OptionsTest(unittest.TestCase):
     def test_wrong_values_name_their_option(self):
-        for name, value in (("queue", ""), ("queue", "x" * 64), ("queue", 7), ("slots", 0), ("slots", 1001), ("slots", True), ("slots", "3"),
+        for name, value in (("queue", ""), ("queue", "x" * 64), ("queue", 7), ("slots", 0), ("slots", 1001), ("slots", True), ("slots", "3"), ("prefetch", -1), ("prefetch", 1001),
                             ("batch", 0), ("worker_id", ""), ("worker_id", "backend:7"), ("heartbeat_timeout", 0), ("grace", -1),
                             ("grace", float("nan")), ("grace", None), ("wait_timeout", "soon"), ("versions", "1"), ("versions", [1, "2"]),
                             ("capabilities", "gpu"), ("poll_interval", 0), ("liveness_file", ""), ("liveness_port", 0),
@@ -685,9 +685,9 @@ class TimeTest(unittest.TestCase):
                 self.assertEqual(statements.time_of(Decimal(seconds)).isoformat(), expected)
 
 
-def make_job(lease, heartbeat_seconds=20, payload=None):
+def make_job(lease, heartbeat_seconds=20, payload=None, queue="q"):
     now = time.time()
-    return BaseJob(dict(id=lease, lease=lease, queue="q", kind="k", payload=payload, attempt=1, max_attempts=20, priority=0, version=0,
+    return BaseJob(dict(id=lease, lease=lease, queue=queue, kind="k", payload=payload, attempt=1, max_attempts=20, priority=0, version=0,
                         run_at=now, created_at=now, progress=None, metadata=None, heartbeat_seconds=heartbeat_seconds))
 
 
@@ -778,6 +778,29 @@ class HandTest(unittest.TestCase):
         self.hand.ended(first, Outcome(FAIL, "no"))
         self.assertTrue(self.hand.next_beat().wake)
         self.assertEqual(self.hand.rooms(waits=True), {"other": 1})
+
+    def test_prefetched_jobs_start_when_a_slot_is_free(self):
+        self.hand = Hand(1, 5, None, 10.0, lambda: self.now, prefetch=4)
+        self.assertEqual(self.hand.next_claim(), ([], 5))
+        jobs = [make_job(lease) for lease in range(5)]
+        self.assertEqual([self.hand.claimed(job) for job in jobs], [True, False, False, False, False])
+        self.assertIs(self.hand.ended(jobs[0], Outcome(COMPLETE)), jobs[1])
+        self.assertEqual(self.hand.next_claim(), ([(jobs[0], Outcome(COMPLETE))], 1))
+        self.hand.lost(jobs[2], "lost")
+        self.assertTrue(self.hand.cancel_prefetched(jobs[3]))
+        self.assertFalse(self.hand.cancel_prefetched(jobs[1]))
+        self.hand.stop()
+        self.assertEqual(self.hand.next_beat().reports, [(jobs[3], Outcome(FAIL, CANCELLED)), (jobs[4], Outcome(RELEASE))])
+        self.assertIsNone(self.hand.ended(jobs[1], Outcome(COMPLETE)))
+
+    def test_prefetched_jobs_start_within_the_slots_of_their_queues(self):
+        self.hand = Hand(2, 4, None, 10.0, lambda: self.now, queues={"q": 1, "b": 2}, prefetch=2)
+        self.assertEqual((self.hand.next_claim(), self.hand.rooms()), (([], 4), {"q": 3, "b": 4}))
+        first, second, third, other = jobs = [make_job(lease, queue=queue) for lease, queue in enumerate("qqqb")]
+        self.assertEqual([self.hand.claimed(job) for job in jobs], [True, False, False, True])
+        self.assertEqual(self.hand.rooms(), {"b": 3})
+        self.assertIsNone(self.hand.ended(other, Outcome(COMPLETE)))
+        self.assertIs(self.hand.ended(first, Outcome(COMPLETE)), second)
 
     def test_nothing_is_claimed_while_as_many_reports_as_slots_are_outstanding(self):
         failed = Outcome(FAIL, "no")

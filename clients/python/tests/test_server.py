@@ -108,6 +108,45 @@ class SeveralQueuesTest(Base):
                 self.assertTrue(worker.join(LIMIT))
                 self.assertEqual(most, dict(queues))
 
+    def test_a_worker_prefetches_jobs_and_gives_back_those_that_have_not_started(self):
+        lock, go_on, running, most = threading.Lock(), threading.Event(), 0, 0
+
+        def handler(job):
+            nonlocal running, most
+            with lock:
+                running += 1
+                most = max(most, running)
+            go_on.wait(LIMIT)
+            with lock:
+                running -= 1
+
+        async def async_handler(job):
+            nonlocal most
+            most = max(most, 1)
+
+        ids = jobq.enqueue_many(self.connection, self.queue, [1] * 12, kind="x")
+        count = "SELECT count(*) FROM jobq.jobs WHERE queue = %s AND status::text = %s"
+        worker = jobq.Worker(self.queue, {"x": handler}, slots=2, prefetch=5, grace=60)
+        worker.start()
+        self.becomes(7, count, self.queue, "processing")
+        self.value("SELECT jobq_cancel(%s)", ids[6].job_id)
+        worker.stop()
+        self.becomes(2, count, self.queue, "processing")
+        go_on.set()
+        self.assertTrue(worker.join(LIMIT))
+        self.assertEqual([self.value(count, self.queue, status) for status in ("completed", "cancelled")], [2, 1])
+        self.assertEqual(self.value("SELECT sum(attempts) FROM jobq.jobs WHERE queue = %s AND status = 'pending'", self.queue), 0)
+        self.assertEqual(most, 2)
+
+        async def work():
+            worker = jobq.AsyncWorker(self.queue, {"x": async_handler}, slots=2, prefetch=5)
+            await worker.start()
+            await asyncio.get_running_loop().run_in_executor(None, self.becomes, 11, count, self.queue, "completed")
+            worker.stop()
+            await worker.join()
+
+        asyncio.run(work())
+
     def test_a_worker_serves_queues_that_match_a_pattern(self):
         go_on, prefix = threading.Event(), self.queue.replace("_", r"\_")
         worker = jobq.Worker(patterns={f"{prefix} customer%": 1, f"{prefix} %": 2}, slots=4, handlers={"x": lambda job: go_on.wait(LIMIT)})

@@ -51,7 +51,7 @@ class Core:
         self.conninfo, self.connect_options = conninfo, connect_options
         self.begin, self.run = begin, run
         self.hand = Hand(options.slots, options.most_claimed, options.heartbeat_interval, options.grace,  # type: ignore[arg-type]
-                         queues=options.queues, patterns=options.patterns)  # type: ignore[arg-type]
+                         queues=options.queues, patterns=options.patterns, prefetch=options.prefetch)  # type: ignore[arg-type]
         self.presence = Presence(options, self.kinds)
         self.wait_timeout = float(options.wait_timeout)  # type: ignore[arg-type]
         self.pace, self.has_warned, self.has_told_of_timeout = Pace(), False, False
@@ -99,7 +99,7 @@ class Core:
         claims, beats_thread = self._threads
         try:
             if self.heartbeat_process:
-                self.hand.cover = Cover(4 * self.options.slots, self.arguments())
+                self.hand.cover = Cover(4 * (self.options.slots + self.options.prefetch), self.arguments())
                 self._keep_covered(self.hand.cover)
             beats_thread.start()   # started first, so that no job is claimed without heartbeats
             claims.start()
@@ -171,7 +171,9 @@ class Core:
 
     def job_ended(self, job: BaseJob, outcome: Outcome) -> None:
         self._log_outcome(job, outcome)
-        self.hand.ended(job, outcome)
+        prefetched = self.hand.ended(job, outcome)
+        if prefetched is not None:
+            self._run(prefetched)
 
     def _log_outcome(self, job: BaseJob, outcome: Outcome) -> None:
         if outcome.what == FAIL and outcome.text == CANCELLED:
@@ -285,8 +287,8 @@ class Core:
             self.run(job, self)
         except RuntimeError as error:
             log.error("%s: job %d of kind %r could not be started, and is given back: %s", self.options.worker_id, job.id, job.kind, error)
-            self.hand.ended(job, Outcome(RELEASE))
             self._fail(error, hurry=False)
+            self.hand.ended(job, Outcome(RELEASE))
 
     def _look_for_other_kinds(self) -> None:
         """Logs which kinds of waiting jobs this worker leaves to others, if that has changed."""
@@ -467,7 +469,10 @@ class Core:
 
     def _heard(self, job: BaseJob, state: str) -> None:
         if state == "cancel":
-            job.stop("cancel")
+            if self.hand.cancel_prefetched(job):
+                self._log_outcome(job, Outcome(FAIL, CANCELLED))
+            else:
+                job.stop("cancel")
         elif state != "held":
             if state != "finished":
                 self._log_lost(job)

@@ -13,7 +13,7 @@ from typing import Callable, Deque, Dict, Iterator, List, Optional, Tuple
 from .connect import pause_after
 from .cover import Cover
 from .job import BaseJob
-from .outcome import COMPLETE, NOTHING, RELEASE, Outcome
+from .outcome import CANCELLED, COMPLETE, FAIL, NOTHING, RELEASE, Outcome
 from .patterns import Patterns
 
 Report = Tuple[BaseJob, Outcome]
@@ -43,15 +43,16 @@ class Beat:
 class Hand:
     def __init__(self, slots: int, most: int, interval: Optional[float], grace: float,
                  clock: Callable[[], float] = time.monotonic, queues: Optional[Dict[str, int]] = None,
-                 patterns: Optional[Dict[str, int]] = None) -> None:
+                 patterns: Optional[Dict[str, int]] = None, prefetch: int = 0) -> None:
         self.queues = queues   # slots of each queue of a worker that serves several queues
         self.patterns = Patterns(patterns) if patterns else None
-        self.slots, self.most, self.longest, self.grace, self.clock = slots, most, interval, grace, clock
+        self.slots, self.prefetch, self.most, self.longest, self.grace, self.clock = slots, prefetch, most, interval, grace, clock
         self.changed = threading.Condition()
         self.cover: Optional[Cover] = None          # sends heartbeats while this process is blocked
         self.jobs: Dict[int, BaseJob] = {}          # keyed by lease, because a job may come a second time before its first
                                                     # handler has ended
         self.running: Dict[int, str] = {}           # leases whose handlers have not ended, and the queues of their jobs
+        self.prefetched: Dict[int, BaseJob] = {}    # jobs that wait for a slot, keyed by lease
         self.completions: Deque[Report] = deque()   # completions to send with the next claim, unless the claiming thread is away
         self.reports: Deque[Report] = deque()
         self.in_flight: set[int] = set()            # leases that are being reported
@@ -84,8 +85,9 @@ class Hand:
     # ---- the claiming thread
 
     def next_claim(self) -> Optional[Tuple[List[Report], int]]:
-        """Waits until a slot is free and there are no more outstanding reports than slots. Returns the jobs to complete with the
-        claim and the number of jobs to claim, or None if nothing may be claimed anymore."""
+        """Waits until a job can be claimed, that is, until fewer jobs run or wait for a slot than slots and prefetch allow, and
+        until there are no more outstanding reports than that. Returns the jobs to complete with the claim and the number of jobs to
+        claim, or None if nothing may be claimed anymore."""
         with self.changed:
             self.away = False
             self.left_out.clear()
@@ -94,7 +96,8 @@ class Hand:
                     self.away = True
                     self.changed.notify_all()
                     return None
-                room = min(self.slots - len(self.running), self.slots - len(self.reports) - len(self.in_flight), self.most)
+                most = self.slots + self.prefetch
+                room = min(most - len(self.running) - len(self.prefetched), most - len(self.reports) - len(self.in_flight), self.most)
                 if self.queues is not None and self.patterns is None:
                     room = min(room, sum(self._rooms().values()))
                 if room > 0:
@@ -104,7 +107,7 @@ class Hand:
                 self.changed.wait()
 
     def rooms(self, waits: bool = False) -> Dict[str, int]:
-        """Returns the free slots of each queue that has any, in the order of the queues. If the worker has patterns, includes
+        """Returns how many jobs of each queue a claim may take, in the order of the queues. If the worker has patterns, includes
         queues without free slots and queues of patterns that have running jobs, because the patterns would select all of these
         queues. waits: the claiming thread is about to wait for jobs of these queues, so its wait must end when a slot of another
         queue becomes free."""
@@ -115,7 +118,8 @@ class Hand:
             return rooms
 
     def claimed(self, job: BaseJob) -> bool:
-        """Adds a claimed job. Returns False if the worker is stopping, so that the job is given back."""
+        """Adds a claimed job. Returns whether its handler starts now. Otherwise, the job waits for a slot, or it is given back
+        because the worker is stopping."""
         with self.changed:
             job.beat_at = self.clock()
             self.jobs[job.lease] = job
@@ -123,10 +127,12 @@ class Hand:
                 self.cover.hold(job.id, job.lease, job.heartbeat_every, job.beat_at)
             if self.stop_at is not None:
                 self.reports.append((job, Outcome(RELEASE)))
-            else:
+            elif self._has_slot(job):
                 self.running[job.lease] = job.queue
+            else:
+                self.prefetched[job.lease] = job
             self.changed.notify_all()
-            return self.stop_at is None
+            return job.lease in self.running
 
     def go_away(self) -> bool:
         """Called before the claiming thread waits. Returns False if there is something to do instead."""
@@ -156,12 +162,11 @@ class Hand:
 
     # ---- handlers
 
-    def ended(self, job: BaseJob, outcome: Outcome) -> None:
+    def ended(self, job: BaseJob, outcome: Outcome) -> Optional[BaseJob]:
+        """Called when the job's handler has ended. Returns the prefetched job whose handler starts in the free slot, if any."""
         with self.changed:
-            queue = self.running.pop(job.lease, None)
-            if queue in self.left_out:
-                self.left_out.clear()
-                self.must_wake = True
+            self.running.pop(job.lease, None)
+            self._has_room(job.queue)
             held = job.lease in self.jobs
             if job.abandoned:
                 pass
@@ -175,6 +180,7 @@ class Hand:
             else:
                 self.reports.append((job, outcome))
             self.changed.notify_all()
+            return self._start_prefetched()
 
     def progressed(self) -> None:
         with self.changed:
@@ -231,13 +237,22 @@ class Hand:
         """Called when a heartbeat finds the lease lost. If a report of the job is in flight, the answer to the report decides
         instead."""
         with self.changed:
-            if job.lease in self.running:
-                self._drop(job)
-                self.changed.notify_all()
-            else:
+            if not self._take_prefetched(job) and job.lease not in self.running:
                 return
+            self._drop(job)
+            self.changed.notify_all()
         if state != "finished":
             job.stop("lost")
+
+    def cancel_prefetched(self, job: BaseJob) -> bool:
+        """Called when a heartbeat finds the job canceled. If it still waits for a slot, reports it without starting its handler
+        and returns True."""
+        with self.changed:
+            if not self._take_prefetched(job):
+                return False
+            self.reports.append((job, Outcome(FAIL, CANCELLED)))
+            self.changed.notify_all()
+            return True
 
     def is_running(self, job: BaseJob) -> bool:
         with self.changed:
@@ -299,6 +314,8 @@ class Hand:
             first = self.stop_at is None
             if first:
                 self.stopped_at, self.stop_at, self.must_wake = now, now + self.grace, True
+                self.reports += [(job, Outcome(RELEASE)) for job in self.prefetched.values()]
+                self.prefetched.clear()
             else:
                 self.stop_at = min(self.stop_at or now, now)
             self.changed.notify_all()
@@ -311,12 +328,39 @@ class Hand:
     # ---- called under the lock
 
     def _rooms(self) -> Dict[str, int]:
-        rooms = dict(self.queues or {})
-        for queue in self.running.values():
+        rooms = {queue: slots + self.prefetch for queue, slots in (self.queues or {}).items()}
+        for queue in [*self.running.values(), *(job.queue for job in self.prefetched.values())]:
             slots = self.patterns.slots_of(queue) if self.patterns is not None else None
             if queue in rooms or slots is not None:
-                rooms[queue] = rooms.get(queue, slots) - 1  # type: ignore[operator]
+                rooms[queue] = rooms.get(queue, (slots or 0) + self.prefetch) - 1
         return {queue: max(room, 0) for queue, room in rooms.items() if room > 0 or self.patterns is not None}
+
+    def _has_slot(self, job: BaseJob) -> bool:
+        if len(self.running) >= self.slots or self.queues is None:
+            return len(self.running) < self.slots
+        slots = self.queues.get(job.queue)
+        if slots is None and self.patterns is not None:
+            slots = self.patterns.slots_of(job.queue)
+        return slots is None or sum(queue == job.queue for queue in self.running.values()) < slots
+
+    def _start_prefetched(self) -> Optional[BaseJob]:
+        job = next(filter(self._has_slot, self.prefetched.values()), None)
+        if job is not None:
+            del self.prefetched[job.lease]
+            self.running[job.lease] = job.queue
+        return job
+
+    def _take_prefetched(self, job: BaseJob) -> bool:
+        taken = self.prefetched.pop(job.lease, None) is not None
+        if taken:
+            self._has_room(job.queue)
+        return taken
+
+    def _has_room(self, queue: str) -> None:
+        """Ends the wait of the claiming thread if it does not wait for jobs of the queue."""
+        if queue in self.left_out:
+            self.left_out.clear()
+            self.must_wake = True
 
     def _drop(self, job: BaseJob) -> None:
         self.jobs.pop(job.lease, None)

@@ -16,6 +16,7 @@ from .patterns import is_pattern
 MOST = 1000
 MOST_QUEUES = 1000
 MOST_PATTERN_BYTES = 126
+LEAST_COUNTS = {"slots": 1, "prefetch": 0, "batch": 1}
 QUEUE_ORDERS = ("listed", "random", "oldest")
 LEAST_SECONDS = {"heartbeat_timeout": 0.01, "heartbeat_interval": 0.01, "wait_timeout": 0.0, "poll_interval": 0.01, "grace": 0.0}
 
@@ -28,6 +29,7 @@ def new_worker_id() -> str:
 class Options:
     queue: str = "default"
     slots: int = None   # type: ignore[assignment]  # the default is the sum of the slots of the queues, or 1
+    prefetch: int = 0
     batch: Optional[int] = None
     versions: Optional[Sequence[int]] = None
     capabilities: Optional[Sequence[str]] = None
@@ -62,7 +64,8 @@ class Options:
 
     @property
     def most_claimed(self) -> int:
-        return self.slots if self.batch is None else min(self.batch, self.slots)
+        most = self.slots + self.prefetch
+        return min(MOST, most if self.batch is None else min(self.batch, most))
 
     @property
     def queue_names(self) -> str:
@@ -104,9 +107,9 @@ def options_of_environment(environment: Optional[Mapping[str, str]] = None) -> d
 def _of_text(name: str, text: str) -> Any:
     if name in ("queue", "worker_id", "liveness_file", "liveness_port", "queue_order"):
         return text
-    if name in ("slots", "batch"):
+    if name in LEAST_COUNTS:
         if not re.fullmatch(r"[0-9]{1,9}", text, re.ASCII):
-            raise _wrong(name, text, f"be an integer from 1 to {MOST}")
+            raise _wrong(name, text, f"be an integer from {LEAST_COUNTS[name]} to {MOST}")
         return int(text)
     if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{0,9})?", text, re.ASCII):
         raise _wrong(name, text, "be a number of seconds")
@@ -117,8 +120,8 @@ def _checked(name: str, value: Any) -> Any:
     """Returns the option's value in the type that the worker uses, or raises OptionError."""
     if name in LEAST_SECONDS:
         return _seconds(name, value, LEAST_SECONDS[name])
-    if name in ("slots", "batch"):
-        _check_count(name, value)
+    if name in LEAST_COUNTS:
+        _check_count(name, value, LEAST_COUNTS[name])
     elif name in ("versions", "capabilities"):
         _check_list(name, value, int if name == "versions" else str)
     elif name == "liveness_file":
@@ -152,7 +155,7 @@ def _queues(name: str, value: object, most: int) -> Any:
     if not isinstance(value, Mapping):
         return list(value)
     for queue, slots in value.items():
-        _check_count(name, slots, f"have an integer from 1 to {MOST} as the slots of {queue!r}", "has")
+        _check_count(name, slots, 1, f"have an integer from 1 to {MOST} as the slots of {queue!r}", "has")
     return dict(value)
 
 
@@ -165,9 +168,9 @@ def _check_name(name: str, value: object, most: int, rule: Optional[str] = None,
         raise _wrong(name, value, rule or f"be a text of 1 to {most} bytes", verb)
 
 
-def _check_count(name: str, value: object, rule: str = f"be an integer from 1 to {MOST}", verb: str = "is") -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST:
-        raise _wrong(name, value, rule, verb)
+def _check_count(name: str, value: object, least: int, rule: Optional[str] = None, verb: str = "is") -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST:
+        raise _wrong(name, value, rule or f"be an integer from {least} to {MOST}", verb)
 
 
 def _check_port(name: str, value: object) -> None:

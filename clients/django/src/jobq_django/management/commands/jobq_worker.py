@@ -27,6 +27,7 @@ OPTIONS = {
     "patterns": (json_value, f"patterns of the names of queues to serve, as {JSON}"),
     "queue_order": (str, "order in which the worker claims from several queues: listed, random, or oldest"),
     "slots": (int, "maximum number of tasks that run at the same time"),
+    "prefetch": (int, "maximum number of claimed jobs that wait for a slot"),
     "batch": (int, "maximum number of jobs per claim"),
     "worker_id": (str, "unique name of this process"),
     "heartbeat_timeout": (float, "lease timeout, in seconds"),
