@@ -91,7 +91,11 @@ list_needs() {
         dist) have git && have python3 || need "git and Python, to pack and unpack" git python3 ; return 0 ;;
         upgrade) list_process_needs; have git || need "git, for the tests of releases" git; return 0 ;;
         calendar) have npm || need "npm, to get croner" npm; have node || need "node, to run it" nodejs; return 0 ;;
-        clients) list_client_needs; return 0 ;;
+        clients)
+            need_if_there "$version" plproxy "PL/Proxy, for the tests of clusters"
+            list_client_needs
+            return 0
+            ;;
         ddl) need_if_there "$version" repack "pg_repack, which rebuilds a table in use" ;;
         profile) have valgrind || need "valgrind, which counts instructions" valgrind; return 0 ;;
         memcheck) have valgrind && have bzip2 || need "valgrind, and what unpacks the server's sources" valgrind bzip2 ;;

@@ -73,6 +73,7 @@ export class Claims {
             if (this.#stopping.signal.aborted) return;
             const room = Math.min(this.options.batch, this.hand.room());
             if (room <= 0) {
+                this.hand.goAway();     // the other workers of a cluster may have all slots
                 this.#expect(Infinity);
                 await this.hand.changed();
                 continue;

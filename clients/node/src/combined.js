@@ -21,7 +21,8 @@ export function combinedEnqueue(pool, options = {}) {
     let started = false;
 
     const insert = async (jobs) => {
-        const rows = await run(pool, 'SELECT job_id FROM jobq_enqueue_jobs($1::jsonb)', [`[${jobs.map(({ json }) => json)}]`]);
+        const rows = await run(pool, 'SELECT job_id FROM jobq_enqueue_jobs($1::jsonb)', [`[${jobs.map(({ json }) => json)}]`],
+            () => jobs.map(({ spec }) => spec));
         jobs.forEach(({ resolve }, place) => resolve(String(rows[place].job_id)));
     };
 
@@ -56,8 +57,8 @@ export function combinedEnqueue(pool, options = {}) {
         started = false;
     };
 
-    const add = (json) => new Promise((resolve, reject) => {
-        waiting.push({ json, resolve, reject });
+    const add = (spec, json) => new Promise((resolve, reject) => {
+        waiting.push({ spec, json, resolve, reject });
         if (started) return;
         started = true;
         setImmediate(insertAll);    // after the other calls that are ready now
@@ -66,7 +67,7 @@ export function combinedEnqueue(pool, options = {}) {
     return (queue = 'default', payload = {}, jobOptions = {}) => sending({ queue }, async (send) => {
         checkNames(jobOptions, OPTION_NAMES, 'an enqueue');
         const [spec] = specsOf([{ ...jobOptions, queue, metadata: send.into(jobOptions.metadata) }]);
-        const id = await add(`{"payload":${toJson(payload, 'the payload')},${toJson(spec).slice(1)}`);
+        const id = await add(spec, `{"payload":${toJson(payload, 'the payload')},${toJson(spec).slice(1)}`);
         send.enqueued(id);
         return id;
     });

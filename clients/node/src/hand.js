@@ -3,6 +3,7 @@
 import { Attempt } from './attempt.js';
 import { Collisions } from './collisions.js';
 import { Cancelled } from './errors.js';
+import { Load } from './load.js';
 import { nameOf } from './logger.js';
 import { nothing, ofError, ofReturn, release } from './outcome.js';
 import { slotsOfPatterns } from './patterns.js';
@@ -11,22 +12,22 @@ export class Hand {
     #attempts = new Map();  // keyed by lease, because a job may come again before its first handler has ended
     #done = [];             // completions to send with the next claim
     #prefetched = [];       // attempts whose handlers wait for a slot
-    #held = new Tally();    // attempts that have not been reported, or whose handlers still run
-    #running = new Tally(); // running handlers
     #leftOut = new Set();   // queues for which the worker does not wait, because their slots are in use
     #waiters = [];
     #collisions = new Collisions();
 
     /**
-     * prefetch: the number of jobs that may wait for a slot. heartbeats, reports: the worker's objects. away(): whether no claim
+     * prefetch: the number of jobs that may wait for a slot. load: the Load that the hand shares with others. heartbeats, reports: the worker's objects. away(): whether no claim
      * will send completions. run(attempt): starts the handler. queues, patterns: Maps with the slots of each queue of a worker that serves several queues. hasRoom(): ends a wait, because
      * a slot of a queue that is not part of the wait is free. failed(attempt, outcome): returns the outcome to report for an attempt that may have failed.
      */
     constructor({
-        slots, prefetch = 0, queues, patterns, log, heartbeats, reports, away, run, every, hasRoom = () => {}, failed = (attempt, outcome) => outcome,
+        slots, prefetch = 0, queues, patterns, load = new Load(), log, heartbeats, reports, away, run, every, hasRoom = () => {},
+        failed = (attempt, outcome) => outcome,
     }) {
-        Object.assign(this, { slots, prefetch, queues, log, heartbeats, reports, away, run, every, hasRoom, failed });
+        Object.assign(this, { slots, prefetch, queues, load, log, heartbeats, reports, away, run, every, hasRoom, failed });
         this.slotsOfPatterns = patterns?.size ? slotsOfPatterns(patterns) : undefined;
+        load.hands.add(this);
     }
 
     get size() {
@@ -48,7 +49,7 @@ export class Hand {
     /** Returns how many jobs a claim may take, if it sends the completions that are to be sent with the next claim. */
     room() {
         this.#leftOut.clear();
-        const room = this.slots + this.prefetch - this.#held.all + this.#done.length;
+        const room = this.slots + this.prefetch - this.load.held.all + this.load.done.all;
         return this.queues && !this.slotsOfPatterns ? Math.min(room, [...this.rooms().values()].reduce((sum, one) => sum + one, 0)) : room;
     }
 
@@ -61,12 +62,12 @@ export class Hand {
         if (!this.queues) return undefined;
         const rooms = new Map();
         const add = (queue, slots) => {
-            const room = slots + this.prefetch - this.#held.of(queue) + this.#done.filter(({ row }) => row.queue === queue).length;
+            const room = slots + this.prefetch - this.load.held.of(queue) + this.load.done.of(queue);
             if (room > 0 || this.slotsOfPatterns) rooms.set(queue, Math.max(room, 0));
             if (room <= 0 && waits) this.#leftOut.add(queue);
         };
         for (const [queue, slots] of this.queues) add(queue, slots);
-        for (const queue of this.slotsOfPatterns ? this.#held.queues() : []) {
+        for (const queue of this.slotsOfPatterns ? this.load.held.queues() : []) {
             const slots = this.slotsOfPatterns(queue);
             if (slots !== undefined && !this.queues.has(queue)) add(queue, slots);
         }
@@ -85,8 +86,14 @@ export class Hand {
     // ---- claims
 
     takeDone() {
-        const done = this.#done.splice(0);
+        const done = this.#spliceDone();
         this.#told(done, true);
+        return done;
+    }
+
+    #spliceDone() {
+        const done = this.#done.splice(0);
+        for (const { row } of done) this.load.done.add(row.queue, -1);
         return done;
     }
 
@@ -100,7 +107,7 @@ export class Hand {
         this.#answered(done);
         for (const attempt of attempts) {
             this.#attempts.set(attempt.row.lease, attempt);
-            this.#held.add(attempt.row.queue, 1);
+            this.load.held.add(attempt.row.queue, 1);
         }
         this.#prefetched.push(...attempts);
         if (stopping) this.releasePrefetched();
@@ -116,7 +123,7 @@ export class Hand {
 
     /** Called when no claim can send completions. They are then sent over the heartbeat connection. */
     goAway() {
-        this.reports.add(this.#done.splice(0));
+        this.reports.add(this.#spliceDone());
     }
 
     /** Reports completions that a claim should have sent. */
@@ -127,13 +134,27 @@ export class Hand {
 
     // ---- handlers
 
+    /** Called when handlers may start or jobs may be claimed. freed: the queue in which a slot is free again, if any. */
+    loadChanged(freed) {
+        this.#startPrefetched();
+        this.wake();
+        if (!this.#leftOut.has(freed)) return;
+        this.#leftOut.clear();
+        this.hasRoom();
+    }
+
+    /** Called when the worker has ended. */
+    leave() {
+        this.load.hands.delete(this);
+    }
+
     #startPrefetched() {
-        while (this.#running.all < this.slots) {
-            const place = this.#prefetched.findIndex(({ row: { queue } }) => this.#running.of(queue) < this.#slotsOf(queue));
+        while (this.load.running.all < this.slots) {
+            const place = this.#prefetched.findIndex(({ row: { queue } }) => this.load.running.of(queue) < this.#slotsOf(queue));
             if (place < 0) return;
             const [attempt] = this.#prefetched.splice(place, 1);
             attempt.running = true;
-            this.#running.add(attempt.row.queue, 1);
+            this.load.running.add(attempt.row.queue, 1);
             this.run(attempt);
         }
     }
@@ -218,7 +239,7 @@ export class Hand {
     #end(attempt, outcome) {
         if (attempt.running) {
             attempt.running = false;
-            this.#running.add(attempt.row.queue, -1);
+            this.load.running.add(attempt.row.queue, -1);
         }
         if (attempt.outcome) {          // an abandoned job may already run on another worker
             this.#free(attempt);
@@ -228,10 +249,14 @@ export class Hand {
         attempt.outcome = outcome;
         this.#logEnd(attempt, outcome);
         if (outcome.what === 'nothing') this.#endedWithout(attempt);
-        else if (outcome.what === 'complete' && attempt.progress === undefined && !attempt.logged && !this.away()) this.#done.push(attempt);
+        else if (outcome.what === 'complete' && attempt.progress === undefined && !attempt.logged && !this.away()) this.#addDone(attempt);
         else this.reports.add([attempt]);
-        this.#startPrefetched();
-        this.wake();
+        this.load.changed();
+    }
+
+    #addDone(attempt) {
+        this.#done.push(attempt);
+        this.load.done.add(attempt.row.queue, 1);
     }
 
     #logEnd({ row }, { what, text, cancelled, collision }) {
@@ -274,30 +299,7 @@ export class Hand {
     #free(attempt) {
         if (attempt.freed) return;
         attempt.freed = true;
-        this.#held.add(attempt.row.queue, -1);
-        if (!this.#leftOut.has(attempt.row.queue)) return;
-        this.#leftOut.clear();
-        this.hasRoom();
-    }
-}
-
-// Counts attempts, in total and for each queue.
-class Tally {
-    all = 0;
-    #byQueue = new Map();
-
-    of(queue) {
-        return this.#byQueue.get(queue) ?? 0;
-    }
-
-    queues() {
-        return this.#byQueue.keys();
-    }
-
-    add(queue, change) {
-        this.all += change;
-        const count = this.of(queue) + change;
-        if (count > 0) this.#byQueue.set(queue, count);
-        else this.#byQueue.delete(queue);
+        this.load.held.add(attempt.row.queue, -1);
+        this.load.changed(attempt.row.queue);
     }
 }

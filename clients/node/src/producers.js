@@ -1,5 +1,6 @@
 // Enqueues jobs on the caller's connection. The jobs are part of the caller's transaction; the functions neither begin nor end
-// one.
+// one. With a Cluster, each call is a transaction of its own.
+import { Cluster } from './cluster.js';
 import { OptionError, checkNames } from './errors.js';
 import { sending } from './tracing.js';
 import { shown, toJson, toOwnInterval, toTime, types } from './values.js';
@@ -91,7 +92,7 @@ export async function enqueue(connection, queue = 'default', payload = {}, optio
         const metadata = send.into(options.metadata);
         const { names, values } = argumentsOf({ ...options, metadata }, OPTIONS, 3);
         const [{ id }] = await run(connection, `SELECT jobq_enqueue($1::text, $2::jsonb${names}) AS id`,
-            [textOf('queue', queue), toJson(payload, 'the payload'), ...values]);
+            [textOf('queue', queue), toJson(payload, 'the payload'), ...values], () => specsOf([{ ...options, metadata, queue }]));
         send.enqueued(String(id));
         return String(id);
     });
@@ -105,7 +106,8 @@ export async function enqueueMany(connection, queue, payloads, options = {}) {
         const metadata = send.into(options.metadata);
         const { names, values } = argumentsOf({ ...options, metadata }, OPTIONS_OF_MANY, 3);
         const rows = await run(connection, `SELECT job_id, is_new FROM jobq_enqueue_many($1::text, $2::jsonb[]${names})`,
-            [textOf('queue', queue), payloads.map((payload) => toJson(payload, 'a payload')), ...values]);
+            [textOf('queue', queue), payloads.map((payload) => toJson(payload, 'a payload')), ...values],
+            () => payloads.map((_, number) => jobOfMany(queue, options, number)));
         return rows.map(enqueued);
     });
 }
@@ -120,10 +122,16 @@ export async function enqueueJobs(connection, specs) {
     const queue = queues.size === 1 ? [...queues][0] : undefined;
     return sending({ queue, count: specs.length }, async (send) => {
         const traced = specs.map((spec) => ({ ...spec, metadata: send.into(spec.metadata) }));
-        const rows = await run(connection, 'SELECT job_id, is_new FROM jobq_enqueue_jobs($1::jsonb)', [toJson(specsOf(traced))]);
+        const made = specsOf(traced);
+        const rows = await run(connection, 'SELECT job_id, is_new FROM jobq_enqueue_jobs($1::jsonb)', [toJson(made)], () => made);
         return rows.map(enqueued);
     });
 }
+
+// Returns what decides the shard of a job of enqueueMany().
+const jobOfMany = (queue, { uniqueKeys, groupKeys, concurrencyKeys, batchId, limits }, number) => ({
+    queue, unique_key: uniqueKeys?.[number], group_key: groupKeys?.[number], concurrency_key: concurrencyKeys?.[number], batch_id: batchId, limits,
+});
 
 const AS_THEY_ARE = ['queue', 'payload', 'ref', 'metadata'];
 const KEYS_OF_SPECS = [...new Set([...AS_THEY_ARE, ...OPTION_NAMES])];
@@ -187,7 +195,12 @@ const enqueued = ({ job_id: id, is_new: isNew }) => ({ id: String(id), isNew });
 
 // ---- kinds of connections
 
-export async function run(connection, text, values) {
+/** jobs: returns the jobs that the statement enqueues, for a Cluster. */
+export async function run(connection, text, values, jobs) {
+    if (connection instanceof Cluster) {
+        const { rows } = jobs ? await connection.enqueue(jobs(), { text, values }) : await connection.query({ text, values });
+        return rows;
+    }
     // Knex has placeholders of its own and returns the driver's result.
     if (typeof connection?.raw === 'function') {
         const { rows } = await connection.raw(text.replaceAll(/\$\d+/g, '?'), values);

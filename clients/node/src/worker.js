@@ -7,6 +7,7 @@ import { Hand } from './hand.js';
 import { HeartbeatPort } from './heartbeat_port.js';
 import { Heartbeats } from './heartbeats.js';
 import { Job } from './job.js';
+import { Load } from './load.js';
 import { loggerOf } from './logger.js';
 import { checkedOptions } from './options.js';
 import { Pace, SHORT_WAIT } from './pace.js';
@@ -35,8 +36,10 @@ export class Worker {
     #settle;
     #hasFailed;
 
-    constructor(options) {
+    /** load: for the workers of a cluster, which share it. */
+    constructor(options, load = new Load()) {
         this.options = checkedOptions(options);
+        this.load = load;
         this.log = loggerOf(this.options);
         /** Resolves after the worker has stopped: true if everything was reported. Rejects with the error that ended the worker. */
         this.stopped = new Promise((resolve, reject) => { this.#settle = { resolve, reject }; });
@@ -74,7 +77,7 @@ export class Worker {
         });
         const failures = failuresOf({ ...options, log });
         this.hand = new Hand({
-            slots: options.slots, prefetch: options.prefetch, queues: options.queues, patterns: options.patterns,
+            load: this.load, slots: options.slots, prefetch: options.prefetch, queues: options.queues, patterns: options.patterns,
             hasRoom: () => this.#endWait(), log, heartbeats: this.heartbeats, reports: this.reports,
             away: () => this.claims.away, run: (attempt) => this.#handle(attempt), every: (row) => this.#every(row),
             failed: (attempt, outcome) => failures(attempt.row, outcome, () => new Job(attempt)),
@@ -263,6 +266,7 @@ export class Worker {
     }
 
     async #close() {
+        this.hand.leave();
         this.reports.end();
         this.claims.connection.abandon();
         this.slotConnections.close();

@@ -18,12 +18,17 @@ async function once(database, text) {
     }
 }
 
-/** {name, pool, query, value, client}: a new database with jobq, dropped after the tests of the file. */
-export async function newDatabase(label) {
+const home = process.env.PGDATABASE ?? 'postgres';
+
+/**
+ * {name, pool, query, value, client}: a new database with these extensions, dropped after the tests of the file. Returns undefined if
+ * the server does not have PL/Proxy but a router needs it.
+ */
+export async function newDatabase(label, extensions = 'jobq') {
     const name = `jobq_node_${label}_${process.pid}`;
-    const home = process.env.PGDATABASE ?? 'postgres';
+    if (extensions === 'jobq_router' && !(await once(home, "SELECT FROM pg_available_extensions WHERE name = 'plproxy'")).length) return undefined;
     await once(home, `CREATE DATABASE ${name}`);
-    await once(name, 'CREATE EXTENSION jobq');
+    for (const extension of extensions.split(', ')) await once(name, `CREATE EXTENSION ${extension} CASCADE`);
     process.env.PGDATABASE = name;
     const pool = new pg.Pool({ database: name, max: 4 });
     const closed = [];
@@ -71,9 +76,9 @@ export function lines() {
 }
 
 /** A worker at work while body runs. */
-export async function working(options, body) {
+export async function working(options, body, Class = Worker) {
     const logger = options.logger ?? lines();
-    const worker = new Worker({ grace: 0, ...options, logger });
+    const worker = new Class({ grace: 0, ...options, logger });
     await worker.start();
     try {
         return await body(worker, logger.all);

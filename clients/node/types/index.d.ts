@@ -155,8 +155,33 @@ export declare class Worker {
     stop(): Promise<boolean>;
 }
 
+/**
+ * A cluster of shards behind a router. Used as the connection of enqueue(), enqueueMany(), enqueueJobs(), and combinedEnqueue(), it
+ * sends jobs to their shards directly. router: the database with jobq_router.
+ */
+export declare class Cluster {
+    /** max: maximum number of connections to the router and to each shard; default: 10. */
+    constructor(router: Connection, options?: { max?: number });
+    query(statement: { text: string, values?: unknown[] }): Promise<{ rows: any[] }>;
+    /** Closes the connections. */
+    end(): Promise<void>;
+}
+
+/** A worker of a cluster, which connects to all shards directly. options.connection: the router. The slots are those of all shards together. */
+export declare class ClusterWorker {
+    private cluster;
+    constructor(options: WorkerOptions);
+    readonly id: string;
+    /** Resolves after the worker has stopped: true if everything was reported. Rejects with the error that ended the worker. */
+    readonly stopped: Promise<boolean>;
+    /** Resolves when the worker is running on all shards that can be reached. */
+    start(): Promise<void>;
+    /** Stops claiming. Handlers may continue for the grace period, which a second call ends. */
+    stop(): Promise<boolean>;
+}
+
 /** Runs workers until SIGTERM or SIGINT; a second signal ends the grace period. Usage: process.exit(await run(worker)). */
-export declare function run(...workers: Worker[]): Promise<0 | 1>;
+export declare function run(...workers: (Worker | ClusterWorker)[]): Promise<0 | 1>;
 
 /** Returns the options in environment variables such as JOBQ_QUEUE and JOBQ_SLOTS. */
 export declare function optionsOfEnvironment(environment?: Record<string, string | undefined>): Partial<WorkerOptions>;
@@ -238,6 +263,7 @@ export interface Enqueued {
 /** A client, pool, or transaction of pg or Knex, or another object with a similar query(text, values). */
 export type Producer =
     | { query(text: string, values: any[]): Promise<any> }
+    | Cluster
     | { raw(sql: string, bindings: any): PromiseLike<any> };
 
 /** Enqueues one job in the caller's transaction and returns its ID. */

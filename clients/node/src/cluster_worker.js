@@ -1,0 +1,114 @@
+// A worker of a cluster: one Worker for each shard, which share the slots.
+import { Cluster } from './cluster.js';
+import { isBroken } from './connection.js';
+import { Load } from './load.js';
+import { loggerOf, stderrLogger } from './logger.js';
+import { checkedOptions } from './options.js';
+import { sleep } from './timing.js';
+import { messageOf } from './values.js';
+import { Worker } from './worker.js';
+
+const LOOK_EVERY = 5;       // seconds between two looks at the map
+const REFRESH_EVERY = 60;   // seconds after which the router asks the shards for a newer map
+
+export class ClusterWorker {
+    #workers = new Map();   // shard -> Worker
+    #load = new Load();     // of all shards
+    #stopping = new AbortController();
+    #error = null;
+    #settle;
+    #hasFailed;
+
+    /** options: those of Worker, with the connection of the router. */
+    constructor(options) {
+        this.options = checkedOptions(options);
+        this.log = loggerOf(this.options);
+        this.cluster = new Cluster(this.options.connection, { max: 1 });
+        /** Like the properties of Worker. */
+        this.stopped = new Promise((resolve, reject) => { this.#settle = { resolve, reject }; });
+        this.stopped.catch(() => {});
+        this.failed = new Promise((resolve) => { this.#hasFailed = resolve; });
+        this.given = options;
+    }
+
+    get id() {
+        return this.options.workerId;
+    }
+
+    /** Resolves when the worker is running on all shards that can be reached. Rejects if there is none, or after another error. */
+    async start() {
+        try {
+            const { shards } = await this.cluster.refresh();
+            if (shards.size === 0) throw new Error('the router has no shards');
+            const starts = await Promise.all([...shards.keys()].map((shard) => this.#startOn(shard).then(() => undefined, (error) => error)));
+            const [first] = starts.filter(Boolean);
+            if (starts.every(Boolean) || starts.some((error) => error && !isBroken(error))) throw first;
+        } catch (error) {
+            this.#error = error;
+            await this.stop().catch(() => {});
+            throw error;
+        }
+        this.#follow();
+    }
+
+    async #startOn(shard) {
+        const logger = this.given.logger ?? stderrLogger;
+        const named = (level) => (text) => logger[level](`shard ${shard}: ${text}`);
+        const worker = new Worker({
+            ...this.given, workerId: this.id, connection: () => this.cluster.configurationOf(shard),
+            logger: { info: named('info'), warn: named('warn'), error: named('error') },
+        }, this.#load);
+        this.#workers.set(shard, worker);
+        try {
+            await worker.start();
+        } catch (error) {
+            this.#workers.delete(shard);
+            throw error;
+        }
+        worker.failed.then(() => this.#fail(worker));
+        if (this.#stopping.signal.aborted) worker.stop();
+    }
+
+    // Starts workers for shards that have been added or can be reached again, and stops those of shards that have been removed.
+    async #follow() {
+        for (let looks = 1; !this.#stopping.signal.aborted; looks += 1) {
+            await sleep(LOOK_EVERY, this.#stopping.signal);
+            if (this.#stopping.signal.aborted) return;
+            try {
+                const { shards } = looks % (REFRESH_EVERY / LOOK_EVERY) ? await this.cluster.map() : await this.cluster.refresh();
+                for (const [shard, worker] of this.#workers) if (!shards.has(shard)) this.#endOn(shard, worker);
+                for (const shard of shards.keys()) if (!this.#workers.has(shard)) await this.#startOn(shard);
+            } catch (error) {
+                this.log.warn(`the worker does not serve all shards: ${messageOf(error)}`);
+            }
+        }
+    }
+
+    #endOn(shard, worker) {
+        this.#workers.delete(shard);
+        worker.stop().catch((error) => this.log.warn(`shard ${shard}: ${messageOf(error)}`));
+    }
+
+    #fail(worker) {
+        worker.stopped.catch((error) => { this.#error ??= error; });
+        this.#hasFailed();
+        if (!this.#stopping.signal.aborted) this.stop();
+    }
+
+    /** Stops all workers, as Worker.stop() does. Resolves to whether everything was reported. */
+    stop() {
+        const first = !this.#stopping.signal.aborted;
+        this.#stopping.abort();
+        const ends = [...this.#workers.values()].map((worker) => worker.stop());
+        if (first) this.#end(ends);
+        return this.stopped;
+    }
+
+    async #end(ends) {
+        const ended = await Promise.allSettled(ends);
+        await this.cluster.end();
+        this.#error ??= ended.find(({ status }) => status === 'rejected')?.reason;
+        if (this.#error) this.#settle.reject(this.#error);
+        else this.#settle.resolve(ended.every(({ value }) => value === true));
+    }
+}
