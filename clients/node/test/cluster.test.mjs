@@ -61,9 +61,9 @@ test('buckets and shards are those of the router', { skip }, async () => {
             { queue: 'spread', group_key: key }, { queue: 'spread', concurrency_key: key, group_key: key },
             { queue: 'by group', group_key: key, unique_key: 'other' },
         ]) {
-            const [{ shard }] = await ask('SELECT shard FROM jobq_router.place_of($1, $2, $3, $4)',
+            const [{ shard }] = await ask("SELECT CASE WHEN was_on = '{}' THEN shard END AS shard FROM jobq_router.place_of($1, $2, $3, $4)",
                 [spec.queue, spec.unique_key, spec.group_key, spec.concurrency_key]);
-            assert.equal(map.shardOf(spec), shard, JSON.stringify(spec));
+            assert.equal(map.shardOf(spec), shard ?? undefined, JSON.stringify(spec));
         }
     }
     assert.equal(map.shardOf({ queue: 'spread' }), 'any');

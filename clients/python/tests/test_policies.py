@@ -19,7 +19,7 @@ from jobq import connect, core, outcome, statements, tracing
 from jobq.cover import Cover, _Covering
 from jobq.errors import is_lost_lease
 from jobq.failures import MOST_BYTES, Failures, bounded
-from jobq.hand import LAST_LOOK, LAST_REPORTS, Beat, Hand
+from jobq.hand import LAST_LOOK, LAST_REPORTS, Beat, Hand, Load
 from jobq.job import BaseJob
 from jobq.lines import MOST_LINES, Lines
 from jobq.outcome import CANCELLED, COMPLETE, FAIL, NOTHING, RELEASE, SNOOZE, VERIFY, Outcome
@@ -780,27 +780,50 @@ class HandTest(unittest.TestCase):
         self.assertEqual(self.hand.rooms(waits=True), {"other": 1})
 
     def test_prefetched_jobs_start_when_a_slot_is_free(self):
+        started = []
         self.hand = Hand(1, 5, None, 10.0, lambda: self.now, prefetch=4)
+        self.hand.start = started.append
         self.assertEqual(self.hand.next_claim(), ([], 5))
         jobs = [make_job(lease) for lease in range(5)]
         self.assertEqual([self.hand.claimed(job) for job in jobs], [True, False, False, False, False])
-        self.assertIs(self.hand.ended(jobs[0], Outcome(COMPLETE)), jobs[1])
+        self.hand.ended(jobs[0], Outcome(COMPLETE))()
+        self.assertEqual(started, [jobs[1]])
         self.assertEqual(self.hand.next_claim(), ([(jobs[0], Outcome(COMPLETE))], 1))
         self.hand.lost(jobs[2], "lost")
         self.assertTrue(self.hand.cancel_prefetched(jobs[3]))
         self.assertFalse(self.hand.cancel_prefetched(jobs[1]))
         self.hand.stop()
         self.assertEqual(self.hand.next_beat().reports, [(jobs[3], Outcome(FAIL, CANCELLED)), (jobs[4], Outcome(RELEASE))])
-        self.assertIsNone(self.hand.ended(jobs[1], Outcome(COMPLETE)))
+        self.hand.ended(jobs[1], Outcome(COMPLETE))()
+        self.assertEqual(started, [jobs[1]])
 
     def test_prefetched_jobs_start_within_the_slots_of_their_queues(self):
+        started = []
         self.hand = Hand(2, 4, None, 10.0, lambda: self.now, queues={"q": 1, "b": 2}, prefetch=2)
+        self.hand.start = started.append
         self.assertEqual((self.hand.next_claim(), self.hand.rooms()), (([], 4), {"q": 3, "b": 4}))
         first, second, third, other = jobs = [make_job(lease, queue=queue) for lease, queue in enumerate("qqqb")]
         self.assertEqual([self.hand.claimed(job) for job in jobs], [True, False, False, True])
         self.assertEqual(self.hand.rooms(), {"b": 3})
-        self.assertIsNone(self.hand.ended(other, Outcome(COMPLETE)))
-        self.assertIs(self.hand.ended(first, Outcome(COMPLETE)), second)
+        self.hand.ended(other, Outcome(COMPLETE))()
+        self.assertEqual(started, [])
+        self.hand.ended(first, Outcome(COMPLETE))()
+        self.assertEqual(started, [second])
+
+    def test_hands_that_share_the_slots_report_and_start_for_each_other(self):
+        load, started = Load(), []
+        first, second = hands = [Hand(1, 1, None, 10.0, lambda: self.now, load=load) for _ in range(2)]
+        for hand in hands:
+            hand.start = started.append
+        jobs = [make_job(lease) for lease in range(3)]
+        self.assertEqual([hand.claimed(job) for hand, job in zip((first, second, second), jobs)], [True, False, False])
+        first.ended(jobs[0], Outcome(COMPLETE))()
+        self.assertEqual(started, [jobs[1]])
+        # There is no slot for a claim that would complete the job.
+        self.blocks(first.next_claim)
+        self.assertEqual(first.next_beat().reports, [(jobs[0], Outcome(COMPLETE))])
+        second.leave()
+        self.assertEqual(load.hands, [first])
 
     def test_nothing_is_claimed_while_as_many_reports_as_slots_are_outstanding(self):
         failed = Outcome(FAIL, "no")

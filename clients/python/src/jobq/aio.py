@@ -147,11 +147,10 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
     handler, too. Plain functions also work: an awaitable that they return is awaited, and any other return value is the result. A
     plain function blocks the event loop while it runs."""
 
-    def _set_up(self, name: str) -> None:
+    def _set_up(self) -> None:
         self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._over: Optional[asyncio.Event] = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._connections = AsyncConnections(self.conninfo, self.connect_options, name)
 
     async def start(self) -> None:
         """Connects and starts working in the running event loop, until stop() is called. Installs no signal handlers."""
@@ -164,7 +163,7 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
             await self._loop.run_in_executor(None, core.start)
         except BaseException:
             self._core = None
-            core.hand.stop()   # start() was canceled, but its threads may still start
+            core.stop()   # start() was canceled, but its threads may still start
             raise
         self._started()
 
@@ -178,7 +177,8 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
                 await asyncio.wait_for(self._over.wait(), timeout)
         except asyncio.TimeoutError:
             return False
-        await self._connections.close()
+        for connections in self._connections.values():
+            await connections.close()
         if self._core.error is not None:
             raise self._core.error
         return True
@@ -190,8 +190,11 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
 
     # ---- called by the claiming thread
 
-    def _make_job(self, row: statements.Row, heartbeat_timeout: Optional[float]) -> AsyncJob:
-        return AsyncJob(row, self._connections, heartbeat_timeout)
+    def _connect_to(self, conninfo: connect.Conninfo) -> AsyncConnections:
+        return AsyncConnections(conninfo, self.connect_options, self._connections_name)
+
+    def _make_job(self, row: statements.Row, connections: AsyncConnections, heartbeat_timeout: Optional[float]) -> AsyncJob:
+        return AsyncJob(row, connections, heartbeat_timeout)
 
     def _run(self, job: BaseJob, core: Core) -> None:
         self._call(self._create_task, job, core)

@@ -9,11 +9,13 @@ import time
 from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, Sequence, TypeVar, Union
 
 from . import connect, liveness, tracing
+from .cluster import Cluster
+from .cluster_core import ClusterCore
 from .collisions import Collisions
 from .core import Core
 from .errors import Fail, OptionError
 from .failures import Failures, Filter
-from .hand import LAST_LOOK, LAST_REPORTS
+from .hand import LAST_LOOK, LAST_REPORTS, Load
 from .job import BaseJob
 from .options import Options
 from .outcome import NOTHING, Outcome, of_error, of_return
@@ -26,8 +28,9 @@ class BaseWorker(Generic[Handler]):
     def __init__(self, queue: str = "default", handlers: Optional[Mapping[str, Handler]] = None, *,
                  conninfo: connect.Conninfo = "", connect_options: Optional[Mapping[str, Any]] = None,
                  trace_as_child: bool = False, heartbeat_process: bool = True, error_details: Union[bool, Filter] = True,
-                 on_error: Optional[Callable[[BaseException, Any], Any]] = None, **options: Any) -> None:
+                 on_error: Optional[Callable[[BaseException, Any], Any]] = None, cluster: bool = False, **options: Any) -> None:
         """heartbeat_process: a separate process sends the heartbeats while a handler blocks this process by holding the GIL.
+        cluster: conninfo is that of a router, and the worker connects to all shards directly.
         error_details, on_error: see Failures."""
         self.options = Options(queue=queue, **options)
         self.handlers: Dict[str, Handler] = {}
@@ -37,11 +40,14 @@ class BaseWorker(Generic[Handler]):
         self.tracer = tracing.Tracer(trace_as_child)
         self.failures = Failures(error_details, on_error)
         self.heartbeat_process = heartbeat_process
-        self._core: Optional[Core] = None
-        self._set_up(f"jobq {queue} {self.options.worker_id} handler")
+        self.cluster = cluster
+        self._core: Union[Core, ClusterCore, None] = None
+        self._connections: Dict[connect.Conninfo, Any] = {}   # of the handlers, by server
+        self._connections_name = f"jobq {queue} {self.options.worker_id} handler"
+        self._set_up()
 
-    def _set_up(self, name: str) -> None:
-        """Prepares the worker. name is the application name of the handlers' connections."""
+    def _set_up(self) -> None:
+        """Prepares the worker."""
         raise NotImplementedError
 
     def handler(self, kind: str) -> Callable[[Handler], Handler]:
@@ -63,17 +69,21 @@ class BaseWorker(Generic[Handler]):
     @property
     def left_handlers(self) -> bool:
         """Returns whether handlers that were given up when the grace period ended are still running."""
-        return self._core is not None and bool(self._core.hand.running)
+        return self._core is not None and self._core.has_running
 
     # ---- start and end
 
-    def _new_core(self) -> Core:
+    def _new_core(self) -> Union[Core, ClusterCore]:
         if self._core is not None:
             raise RuntimeError("the worker has already been started")
         if not self.handlers:
             raise OptionError('option "handlers" must name at least one kind')
-        return Core(self.options, list(self.handlers), self.conninfo, self.connect_options, self._begin, self._run,
-                    self.heartbeat_process)
+
+        def new_core(conninfo: connect.Conninfo, load: Optional[Load] = None) -> Core:
+            return Core(self.options, list(self.handlers), conninfo, self.connect_options, self._begin, self._run,
+                        self.heartbeat_process, load)
+
+        return ClusterCore(Cluster(self.conninfo, self.connect_options), new_core) if self.cluster else new_core(self.conninfo)
 
     def _started(self) -> None:
         log.info("%s: serves queue %s with %d slots, kinds %s; leaves jobs of other kinds%s to other workers", self.options.worker_id,
@@ -103,10 +113,15 @@ class BaseWorker(Generic[Handler]):
 
     # ---- called by the claiming thread
 
-    def _begin(self, row: Mapping[str, Any]) -> BaseJob:
-        return self._make_job(row, self.options.heartbeat_timeout)  # type: ignore[arg-type]
+    def _begin(self, row: Mapping[str, Any], conninfo: connect.Conninfo) -> BaseJob:
+        if conninfo not in self._connections:
+            self._connections[conninfo] = self._connect_to(conninfo)
+        return self._make_job(row, self._connections[conninfo], self.options.heartbeat_timeout)  # type: ignore[arg-type]
 
-    def _make_job(self, row: Mapping[str, Any], heartbeat_timeout: Optional[float]) -> BaseJob:
+    def _connect_to(self, conninfo: connect.Conninfo) -> Any:
+        raise NotImplementedError
+
+    def _make_job(self, row: Mapping[str, Any], connections: Any, heartbeat_timeout: Optional[float]) -> BaseJob:
         raise NotImplementedError
 
     def _run(self, job: BaseJob, core: Core) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from typing import Any, AsyncContextManager, Callable, ContextManager, Iterable, Iterator, List, Optional, Union
+from typing import Any, AsyncContextManager, AsyncIterator, Callable, ContextManager, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
 import psycopg
 
 from . import tracing
+from .cluster import Cluster
 from .connect import is_broken
-from .enqueue import arun_on, check_names, enqueue, run_on
+from .enqueue import Call as SqlCall
+from .enqueue import arun_enqueue, check_names, enqueue, run_enqueue
 from .errors import OptionError
 from .statements import specs_as_json
 
@@ -20,10 +23,10 @@ _STATEMENT = "SELECT job_id FROM jobq_enqueue_jobs(%s::jsonb)"
 
 
 class _Call:
-    """A call that waits for its job to be enqueued. json: the job."""
+    """A call that waits for its job to be enqueued. job: its parameters. json: the job as JSON."""
 
-    def __init__(self, json: str) -> None:
-        self.json = json
+    def __init__(self, job: Dict[str, Any]) -> None:
+        self.job, self.json = job, specs_as_json([job])[1:-1]
         self.answer: Optional[Union[int, BaseException]] = None
 
     def result(self) -> int:
@@ -63,11 +66,11 @@ class _Attempts:
         self.left = [calls]
         self.current: List[_Call] = []
 
-    def __iter__(self) -> Iterator[List[str]]:
-        """Iterates over the parameters of the statements."""
+    def __iter__(self) -> Iterator[Tuple[SqlCall, List[Dict[str, Any]]]]:
+        """Iterates over the statements and their jobs."""
         while self.left:
             self.current = self.left.pop()
-            yield [f"[{','.join(call.json for call in self.current)}]"]
+            yield (_STATEMENT, [f"[{','.join(call.json for call in self.current)}]"]), [call.job for call in self.current]
 
     def succeeded(self, rows: Iterable[Any]) -> None:
         for call, row in zip(self.current, rows):
@@ -82,9 +85,9 @@ class _Attempts:
             call.answer = error
 
 
-def _spec(queue: str, payload: Any, given: Any, sending: tracing.Sending) -> str:
+def _job(queue: str, payload: Any, given: Dict[str, Any], sending: tracing.Sending) -> Dict[str, Any]:
     metadata = tracing.with_context(given.get("metadata"), sending.carrier)
-    return specs_as_json([{**given, "queue": queue, "payload": {} if payload is None else payload, "metadata": metadata}])[1:-1]
+    return {**given, "queue": queue, "payload": {} if payload is None else payload, "metadata": metadata}
 
 
 def _answer_all(calls: List[_Call]) -> None:
@@ -99,10 +102,10 @@ class CombinedEnqueue:
     threads wait, and the next statement enqueues all of their jobs. Therefore, concurrent calls share a few commits, and a single
     call does not wait."""
 
-    def __init__(self, connection: Callable[[], ContextManager[Any]], most: int = MOST) -> None:
+    def __init__(self, connection: Union[Callable[[], ContextManager[Any]], Cluster], most: int = MOST) -> None:
         """connection: returns a context manager that provides a connection and commits at its end, such as the method connection
-        of psycopg_pool.ConnectionPool."""
-        self._connection = connection
+        of psycopg_pool.ConnectionPool. Or a Cluster."""
+        self._connection = (lambda: contextlib.nullcontext(connection)) if isinstance(connection, Cluster) else connection
         self._waiting = _Waiting(most)
         self._changed = threading.Condition()
         self._busy = False
@@ -111,7 +114,7 @@ class CombinedEnqueue:
         """Returns the ID of the job. The parameters are those of enqueue()."""
         check_names(type(self).__name__, given, enqueue)
         with tracing.sending(queue) as sending:
-            call = _Call(_spec(queue, payload, given, sending))
+            call = _Call(_job(queue, payload, given, sending))
             self._enqueue(call)
             sending.enqueued(call.result())
         return call.result()
@@ -136,23 +139,28 @@ class CombinedEnqueue:
 
     def _insert(self, calls: List[_Call]) -> None:
         attempts = _Attempts(calls)
-        for parameters in attempts:
+        for statement, jobs in attempts:
             try:
                 with self._connection() as connection:
-                    rows = run_on(connection, _STATEMENT, parameters)
+                    rows = run_enqueue(connection, statement, jobs)
             except Exception as error:
                 attempts.failed(error)
             else:
                 attempts.succeeded(rows)
 
 
+@contextlib.asynccontextmanager
+async def _same(cluster: Cluster) -> AsyncIterator[Cluster]:
+    yield cluster   # contextlib.nullcontext() works with asyncio only since Python 3.10
+
+
 class AsyncCombinedEnqueue:
     """Enqueues jobs like aenqueue(), but not in a transaction of the caller. See CombinedEnqueue."""
 
-    def __init__(self, connection: Callable[[], AsyncContextManager[Any]], most: int = MOST) -> None:
+    def __init__(self, connection: Union[Callable[[], AsyncContextManager[Any]], Cluster], most: int = MOST) -> None:
         """connection: returns an asynchronous context manager, such as the method connection of
-        psycopg_pool.AsyncConnectionPool."""
-        self._connection = connection
+        psycopg_pool.AsyncConnectionPool. Or a Cluster."""
+        self._connection = (lambda: _same(connection)) if isinstance(connection, Cluster) else connection
         self._waiting = _Waiting(most)
         self._inserts: Optional[asyncio.Task[None]] = None
 
@@ -160,7 +168,7 @@ class AsyncCombinedEnqueue:
         """Returns the ID of the job. The parameters are those of enqueue()."""
         check_names(type(self).__name__, given, enqueue)
         with tracing.sending(queue) as sending:
-            call = _Call(_spec(queue, payload, given, sending))
+            call = _Call(_job(queue, payload, given, sending))
             await self._enqueue(call)
             sending.enqueued(call.result())
         return call.result()
@@ -176,10 +184,10 @@ class AsyncCombinedEnqueue:
         calls = self._waiting.take()
         try:
             attempts = _Attempts(calls)
-            for parameters in attempts:
+            for statement, jobs in attempts:
                 try:
                     async with self._connection() as connection:
-                        rows = await arun_on(connection, _STATEMENT, parameters)
+                        rows = await arun_enqueue(connection, statement, jobs)
                 except Exception as error:
                     attempts.failed(error)
                 else:

@@ -82,9 +82,10 @@ class Idle(Generic[Connection]):
     def take(self) -> Optional[tuple[bool, Connection]]:
         """Returns a connection, and whether it has been idle so long that it may be broken. Returns None if no connection is
         idle."""
-        if not self.all:
+        try:
+            since, connection = self.all.pop()
+        except IndexError:   # perhaps another thread has just taken the last one
             return None
-        since, connection = self.all.pop()
         return time.monotonic() - since > IDLE_UNSEEN, connection
 
     def give(self, connection: Connection) -> None:
@@ -94,3 +95,32 @@ class Idle(Generic[Connection]):
 def is_reusable(connection: Any) -> bool:
     return not connection.closed and connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE \
         and connection.autocommit
+
+
+class Connections:
+    """Connections in autocommit mode, such as those of the handlers, which are opened when they are needed."""
+
+    def __init__(self, conninfo: Conninfo, options: Mapping[str, Any], name: str) -> None:
+        self.conninfo, self.options, self.name = conninfo, options, name
+        self.idle: Idle[psycopg.Connection[Any]] = Idle()
+
+    def take(self) -> psycopg.Connection[Any]:
+        while (idle := self.idle.take()) is not None:
+            unseen, connection = idle
+            try:
+                if unseen:
+                    connection.execute("SELECT")
+                return connection
+            except psycopg.Error:
+                connection.close()
+        return psycopg.connect(**arguments(self.conninfo, self.options, self.name))
+
+    def give(self, connection: psycopg.Connection[Any]) -> None:
+        if is_reusable(connection):
+            self.idle.give(connection)
+        else:
+            connection.close()
+
+    def close(self) -> None:
+        while (idle := self.idle.take()) is not None:
+            idle[1].close()

@@ -20,7 +20,7 @@ from . import connect, liveness, statements
 from .collisions import Collisions
 from .cover import Cover
 from .errors import LEASE_LOST
-from .hand import CLAIMS, HEARTBEATS, Beat, Hand, Report
+from .hand import CLAIMS, HEARTBEATS, Beat, Hand, Load, Report
 from .job import BaseJob
 from .lines import Line
 from .options import Options
@@ -43,15 +43,17 @@ class Broken(Exception):
 
 class Core:
     def __init__(self, options: Options, kinds: Sequence[str], conninfo: connect.Conninfo, connect_options: Mapping[str, Any],
-                 begin: Callable[[statements.Row], BaseJob], run: Callable[[BaseJob, "Core"], None],
-                 heartbeat_process: bool = True) -> None:
-        """begin makes a job from a row, and run starts the job's handler. The claiming thread calls both."""
+                 begin: Callable[[statements.Row, connect.Conninfo], BaseJob], run: Callable[[BaseJob, "Core"], None],
+                 heartbeat_process: bool = True, load: Optional[Load] = None) -> None:
+        """begin makes a job from a row and the connection string of its server, and run starts the job's handler. load: what the
+        shards of a cluster share."""
         self.heartbeat_process = heartbeat_process and os.name == "posix"
         self.options, self.kinds = options, sorted(kinds)
         self.conninfo, self.connect_options = conninfo, connect_options
         self.begin, self.run = begin, run
         self.hand = Hand(options.slots, options.most_claimed, options.heartbeat_interval, options.grace,  # type: ignore[arg-type]
-                         queues=options.queues, patterns=options.patterns, prefetch=options.prefetch)  # type: ignore[arg-type]
+                         queues=options.queues, patterns=options.patterns, prefetch=options.prefetch, load=load)  # type: ignore[arg-type]
+        self.hand.start = self._run
         self.presence = Presence(options, self.kinds)
         self.wait_timeout = float(options.wait_timeout)  # type: ignore[arg-type]
         self.pace, self.has_warned, self.has_told_of_timeout = Pace(), False, False
@@ -166,14 +168,18 @@ class Core:
                      f"stopping, no more claims, {self.options.grace:g} s for handlers" if first else "stopping at once", count)
 
     @property
+    def has_running(self) -> bool:
+        """Whether handlers are still running."""
+        return bool(self.hand.running)
+
+    @property
     def clean(self) -> bool:
         return self.error is None and not self.hand.gave_up
 
     def job_ended(self, job: BaseJob, outcome: Outcome) -> None:
         self._log_outcome(job, outcome)
-        prefetched = self.hand.ended(job, outcome)
-        if prefetched is not None:
-            self._run(prefetched)
+        start_next = self.hand.ended(job, outcome)
+        start_next()
 
     def _log_outcome(self, job: BaseJob, outcome: Outcome) -> None:
         if outcome.what == FAIL and outcome.text == CANCELLED:
@@ -253,7 +259,7 @@ class Core:
         self.hand.reported([job for job, _ in completions])
         rows = self._rows_of(text)
         for row in rows:
-            job = self.begin(row)
+            job = self.begin(row, self.conninfo)
             job._progressed = self.hand.progressed
             job._settle = functools.partial(self.hand.settle, job)
             job._is_settled = functools.partial(self.hand.is_settled, job)
@@ -288,7 +294,7 @@ class Core:
         except RuntimeError as error:
             log.error("%s: job %d of kind %r could not be started, and is given back: %s", self.options.worker_id, job.id, job.kind, error)
             self._fail(error, hurry=False)
-            self.hand.ended(job, Outcome(RELEASE))
+            self.hand.ended(job, Outcome(RELEASE))()
 
     def _look_for_other_kinds(self) -> None:
         """Logs which kinds of waiting jobs this worker leaves to others, if that has changed."""
@@ -349,6 +355,7 @@ class Core:
             if self.hand.gave_up:
                 log.error("%s: jobs that could not be reported: %s", self.options.worker_id,
                           ", ".join(str(job.id) for job in self.hand.jobs.values()))
+            self.hand.leave()
             self.over.set()
             self.when_over()
             liveness.PROCESS.leave(self.hand)

@@ -2,11 +2,12 @@
 transaction.
 
 The connection may be psycopg's, Django's (django.db.connection), SQLAlchemy's (a Connection or a Session), or any DB-API
-connection that uses %s placeholders. The functions whose names begin with "a" take psycopg's AsyncConnection, or SQLAlchemy's
-AsyncConnection or AsyncSession."""
+connection that uses %s placeholders. With a Cluster, each call is a transaction of its own. The functions
+whose names begin with "a" take psycopg's AsyncConnection, SQLAlchemy's AsyncConnection or AsyncSession, or a Cluster."""
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from typing import AbstractSet, Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -14,6 +15,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from . import tracing
+from .cluster import Cluster
 from .errors import Delay
 from .parameters import OPTIONS, OPTIONS_OF_MANY, TYPES, payloads_of, queue_of, specs_of, value_of
 from .statements import as_json, in_json, specs_as_json
@@ -44,7 +46,7 @@ def enqueue(connection: Any, queue: str = "default", payload: Any = None, *, kin
     given = {name: value for name, value in locals().items() if name not in ("connection", "queue", "payload")}
     with tracing.sending(queue) as sending:
         call = _one(queue, payload, given, sending)
-        job_id = int(run_on(connection, *call)[0][0])
+        job_id = int(run_enqueue(connection, call, [{**given, "queue": queue}])[0][0])
         sending.enqueued(job_id)
     return job_id
 
@@ -54,7 +56,7 @@ async def aenqueue(connection: Any, queue: str = "default", payload: Any = None,
     check_names("aenqueue", given, enqueue)
     with tracing.sending(queue) as sending:
         call = _one(queue, payload, given, sending)
-        job_id = int((await arun_on(connection, *call))[0][0])
+        job_id = int((await arun_enqueue(connection, call, [{**given, "queue": queue}]))[0][0])
         sending.enqueued(job_id)
     return job_id
 
@@ -72,7 +74,7 @@ def enqueue_many(connection: Any, queue: str, payloads: Iterable[Any], *, kind: 
     given = {name: value for name, value in locals().items() if name not in ("connection", "queue", "payloads")}
     texts = [as_json(payload) for payload in payloads_of(payloads)]
     with tracing.sending(queue, len(texts)) as sending:
-        return _enqueued(run_on(connection, *_many(queue, texts, given, sending)))
+        return _enqueued(run_enqueue(connection, _many(queue, texts, given, sending), _jobs_of_many(queue, len(texts), given)))
 
 
 async def aenqueue_many(connection: Any, queue: str, payloads: Iterable[Any], **given: Any) -> List[Enqueued]:
@@ -80,7 +82,7 @@ async def aenqueue_many(connection: Any, queue: str, payloads: Iterable[Any], **
     check_names("aenqueue_many", given, enqueue_many)
     texts = [as_json(payload) for payload in payloads_of(payloads)]
     with tracing.sending(queue, len(texts)) as sending:
-        return _enqueued(await arun_on(connection, *_many(queue, texts, given, sending)))
+        return _enqueued(await arun_enqueue(connection, _many(queue, texts, given, sending), _jobs_of_many(queue, len(texts), given)))
 
 
 def enqueue_jobs(connection: Any, specs: Iterable[Mapping[str, Any]]) -> List[Enqueued]:
@@ -88,14 +90,14 @@ def enqueue_jobs(connection: Any, specs: Iterable[Mapping[str, Any]]) -> List[En
     depends_on of other objects in the call may refer."""
     found = specs_of(specs)
     with tracing.sending(_one_queue(found), len(found)) as sending:
-        return _enqueued(run_on(connection, *_jobs(found, sending)))
+        return _enqueued(run_enqueue(connection, _jobs(found, sending), found))
 
 
 async def aenqueue_jobs(connection: Any, specs: Iterable[Mapping[str, Any]]) -> List[Enqueued]:
     """Enqueues one job per object on an async connection. See enqueue_jobs()."""
     found = specs_of(specs)
     with tracing.sending(_one_queue(found), len(found)) as sending:
-        return _enqueued(await arun_on(connection, *_jobs(found, sending)))
+        return _enqueued(await arun_enqueue(connection, _jobs(found, sending), found))
 
 
 # ---- the SQL calls
@@ -112,6 +114,13 @@ def _many(queue: str, payloads: List[str], given: Dict[str, Any], sending: traci
 
 def _jobs(specs: List[Mapping[str, Any]], sending: tracing.Sending) -> Call:
     return _JOBS, [specs_as_json([{**spec, "metadata": tracing.with_context(spec.get("metadata"), sending.carrier)} for spec in specs])]
+
+
+def _jobs_of_many(queue: str, count: int, given: Mapping[str, Any]) -> List[Dict[str, Any]]:
+    """Returns what decides the shard of each job."""
+    keys = {name: list(given[f"{name}s"]) for name in ("unique_key", "group_key", "concurrency_key") if given.get(f"{name}s") is not None}
+    common = {"queue": queue, "batch_id": given.get("batch_id"), "limits": given.get("limits")}
+    return [{**common, **{name: values[number] if number < len(values) else None for name, values in keys.items()}} for number in range(count)]
 
 
 def _arguments(given: Mapping[str, Any], sending: tracing.Sending, keys: AbstractSet[str]) -> Tuple[str, List[Any]]:
@@ -148,8 +157,21 @@ def _enqueued(rows: Iterable[Any]) -> List[Enqueued]:
 
 # ---- kinds of connections
 
+def run_enqueue(connection: Any, call: Call, jobs: Sequence[Mapping[str, Any]]) -> List[Any]:
+    """Executes a call that enqueues these jobs, and returns the rows as tuples."""
+    return connection.enqueue(jobs, *call) if isinstance(connection, Cluster) else run_on(connection, *call)
+
+
+async def arun_enqueue(connection: Any, call: Call, jobs: Sequence[Mapping[str, Any]]) -> List[Any]:
+    if isinstance(connection, Cluster):
+        return await asyncio.to_thread(connection.enqueue, jobs, *call)
+    return await arun_on(connection, *call)
+
+
 def run_on(connection: Any, statement: str, parameters: Sequence[Any]) -> List[Any]:
     """Executes the statement and returns the rows as tuples."""
+    if isinstance(connection, Cluster):
+        return connection.run(statement, parameters)
     if hasattr(connection, "get_bind") and hasattr(connection, "connection"):   # a SQLAlchemy Session
         connection = connection.connection()
     if hasattr(connection, "exec_driver_sql"):

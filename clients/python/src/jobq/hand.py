@@ -4,6 +4,7 @@ no server: this class tells the claiming thread and the heartbeat thread what to
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import time
 from collections import deque
@@ -40,14 +41,24 @@ class Beat:
         return bool(self.wake or self.reports or self.jobs or self.progress or self.lines)
 
 
+class Load:
+    """What the hands of the shards of a cluster share: the slots, and the lock."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.hands: List["Hand"] = []
+
+
 class Hand:
     def __init__(self, slots: int, most: int, interval: Optional[float], grace: float,
                  clock: Callable[[], float] = time.monotonic, queues: Optional[Dict[str, int]] = None,
-                 patterns: Optional[Dict[str, int]] = None, prefetch: int = 0) -> None:
+                 patterns: Optional[Dict[str, int]] = None, prefetch: int = 0, load: Optional[Load] = None) -> None:
         self.queues = queues   # slots of each queue of a worker that serves several queues
         self.patterns = Patterns(patterns) if patterns else None
         self.slots, self.prefetch, self.most, self.longest, self.grace, self.clock = slots, prefetch, most, interval, grace, clock
-        self.changed = threading.Condition()
+        self.load = Load() if load is None else load
+        self.changed = self.load.changed
+        self.start: Callable[[BaseJob], None] = lambda job: None   # starts the handler of a prefetched job
         self.cover: Optional[Cover] = None          # sends heartbeats while this process is blocked
         self.jobs: Dict[int, BaseJob] = {}          # keyed by lease, because a job may come a second time before its first
                                                     # handler has ended
@@ -66,6 +77,7 @@ class Hand:
         self.released_at: Optional[float] = None
         self.abandoned = False
         self.gave_up = False
+        self.load.hands.append(self)
         # When each thread will show its next sign of life, if its statement is answered at once. Never, while the thread waits for
         # the other threads.
         self.due: Dict[str, float] = {CLAIMS: float("inf"), HEARTBEATS: float("inf")}
@@ -97,14 +109,20 @@ class Hand:
                     self.changed.notify_all()
                     return None
                 most = self.slots + self.prefetch
-                room = min(most - len(self.running) - len(self.prefetched), most - len(self.reports) - len(self.in_flight), self.most)
+                held = sum(len(hand.running) + len(hand.prefetched) for hand in self.load.hands)
+                room = min(most - held, most - len(self.reports) - len(self.in_flight), self.most)
                 if self.queues is not None and self.patterns is None:
                     room = min(room, sum(self._rooms().values()))
                 if room > 0:
                     self.expect(CLAIMS, 0.0)
                     return self._take_completions(), room
+                # The other shards of a cluster may have all slots, and then no claim completes the jobs.
+                self.away = bool(self.completions)
+                if self.away:
+                    self.changed.notify_all()
                 self.expect(CLAIMS, float("inf"))
                 self.changed.wait()
+                self.away = False
 
     def rooms(self, waits: bool = False) -> Dict[str, int]:
         """Returns how many jobs of each queue a claim may take, in the order of the queues. If the worker has patterns, includes
@@ -162,11 +180,13 @@ class Hand:
 
     # ---- handlers
 
-    def ended(self, job: BaseJob, outcome: Outcome) -> Optional[BaseJob]:
-        """Called when the job's handler has ended. Returns the prefetched job whose handler starts in the free slot, if any."""
+    def ended(self, job: BaseJob, outcome: Outcome) -> Callable[[], None]:
+        """Called when the job's handler has ended. Returns a function that starts the handler of a prefetched job in the free slot,
+        if there is one."""
         with self.changed:
             self.running.pop(job.lease, None)
-            self._has_room(job.queue)
+            for hand in self.load.hands:
+                hand._has_room(job.queue)
             held = job.lease in self.jobs
             if job.abandoned:
                 pass
@@ -180,7 +200,7 @@ class Hand:
             else:
                 self.reports.append((job, outcome))
             self.changed.notify_all()
-            return self._start_prefetched()
+            return next((start for hand in self.load.hands if (start := hand._start_prefetched()) is not None), lambda: None)
 
     def progressed(self) -> None:
         with self.changed:
@@ -321,6 +341,13 @@ class Hand:
             self.changed.notify_all()
             return first or self.released_at is None
 
+    def leave(self) -> None:
+        """Called when the worker, or the worker of a shard, has ended."""
+        with self.changed:
+            if self in self.load.hands:
+                self.load.hands.remove(self)
+            self.changed.notify_all()
+
     def stopping(self) -> bool:
         with self.changed:
             return self.stop_at is not None
@@ -329,26 +356,29 @@ class Hand:
 
     def _rooms(self) -> Dict[str, int]:
         rooms = {queue: slots + self.prefetch for queue, slots in (self.queues or {}).items()}
-        for queue in [*self.running.values(), *(job.queue for job in self.prefetched.values())]:
+        for queue in [queue for hand in self.load.hands for queue in (*hand.running.values(), *(job.queue for job in hand.prefetched.values()))]:
             slots = self.patterns.slots_of(queue) if self.patterns is not None else None
             if queue in rooms or slots is not None:
                 rooms[queue] = rooms.get(queue, (slots or 0) + self.prefetch) - 1
         return {queue: max(room, 0) for queue, room in rooms.items() if room > 0 or self.patterns is not None}
 
     def _has_slot(self, job: BaseJob) -> bool:
-        if len(self.running) >= self.slots or self.queues is None:
-            return len(self.running) < self.slots
+        if sum(len(hand.running) for hand in self.load.hands) >= self.slots:
+            return False
+        if self.queues is None:
+            return True
         slots = self.queues.get(job.queue)
         if slots is None and self.patterns is not None:
             slots = self.patterns.slots_of(job.queue)
-        return slots is None or sum(queue == job.queue for queue in self.running.values()) < slots
+        return slots is None or sum(queue == job.queue for hand in self.load.hands for queue in hand.running.values()) < slots
 
-    def _start_prefetched(self) -> Optional[BaseJob]:
+    def _start_prefetched(self) -> Optional[Callable[[], None]]:
         job = next(filter(self._has_slot, self.prefetched.values()), None)
-        if job is not None:
-            del self.prefetched[job.lease]
-            self.running[job.lease] = job.queue
-        return job
+        if job is None:
+            return None
+        del self.prefetched[job.lease]
+        self.running[job.lease] = job.queue
+        return functools.partial(self.start, job)
 
     def _take_prefetched(self, job: BaseJob) -> bool:
         taken = self.prefetched.pop(job.lease, None) is not None

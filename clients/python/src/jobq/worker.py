@@ -28,7 +28,7 @@ class Job(BaseJob):
     """The job that a handler receives. Its properties are the columns of the claim: id, kind, payload, attempt, metadata, and so
     on."""
 
-    def __init__(self, row: statements.Row, connections: "Connections", heartbeat_timeout: Optional[float] = None) -> None:
+    def __init__(self, row: statements.Row, connections: connect.Connections, heartbeat_timeout: Optional[float] = None) -> None:
         super().__init__(row, heartbeat_timeout)
         self._connections = connections
         self._stopped = threading.Event()
@@ -110,47 +110,16 @@ class Job(BaseJob):
             return cursor.execute(statement, parameters).fetchone()
 
 
-class Connections:
-    """The connections of the handlers."""
-
-    def __init__(self, conninfo: connect.Conninfo, options: Mapping[str, Any], name: str) -> None:
-        self.conninfo, self.options, self.name = conninfo, options, name
-        self.idle: connect.Idle[psycopg.Connection[Any]] = connect.Idle()
-
-    def take(self) -> psycopg.Connection[Any]:
-        while (idle := self.idle.take()) is not None:
-            unseen, connection = idle
-            try:
-                if unseen:
-                    connection.execute("SELECT")
-                return connection
-            except psycopg.Error:
-                connection.close()
-        return psycopg.connect(**connect.arguments(self.conninfo, self.options, self.name))
-
-    def give(self, connection: psycopg.Connection[Any]) -> None:
-        if connect.is_reusable(connection):
-            self.idle.give(connection)
-        else:
-            connection.close()
-
-    def close(self) -> None:
-        while (idle := self.idle.take()) is not None:
-            idle[1].close()
-
-
 class Worker(BaseWorker[Handler]):
     """Serves one queue or several queues. handlers maps each kind to a function; @worker.handler("kind") registers a handler, too."""
 
-    def _set_up(self, name: str) -> None:
+    def _set_up(self) -> None:
         self._work: SimpleQueue[Tuple[Job, Core]] = SimpleQueue()
         self._threads: List[threading.Thread] = []
-        self._connections = Connections(self.conninfo, self.connect_options, name)
 
     def start(self) -> None:
         """Connects and starts working in threads, until stop() is called. Installs no signal handlers."""
-        core = self._new_core()
-        self._core = core   # before start(), because the threads use it at once
+        self._core = core = self._new_core()   # before start(), because the threads use it at once
         try:
             core.start()
         except BaseException:
@@ -165,7 +134,8 @@ class Worker(BaseWorker[Handler]):
             return True
         if not self._core.over.wait(timeout):
             return False
-        self._connections.close()
+        for connections in self._connections.values():
+            connections.close()
         if self._core.error is not None:
             raise self._core.error
         return True
@@ -182,8 +152,11 @@ class Worker(BaseWorker[Handler]):
 
     # ---- called by the claiming thread
 
-    def _make_job(self, row: statements.Row, heartbeat_timeout: Optional[float]) -> Job:
-        return Job(row, self._connections, heartbeat_timeout)
+    def _connect_to(self, conninfo: connect.Conninfo) -> connect.Connections:
+        return connect.Connections(conninfo, self.connect_options, self._connections_name)
+
+    def _make_job(self, row: statements.Row, connections: connect.Connections, heartbeat_timeout: Optional[float]) -> Job:
+        return Job(row, connections, heartbeat_timeout)
 
     def _run(self, job: BaseJob, core: Core) -> None:
         assert isinstance(job, Job)
