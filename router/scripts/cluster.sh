@@ -15,9 +15,10 @@ if [ -n "${DEFECT-}" ]; then
     plant_defect "$DEFECT"
     export JOBQ_CLUSTER_EXPECT=caught
 fi
-mkdir -p "$SCRATCH/source/router"
+mkdir -p "$SCRATCH/source/router" "$SCRATCH/source/clients/python"
 cp -R test examples "$SCRATCH/source/"
 cp -R router/test "$SCRATCH/source/router/"
+cp -R clients/python/src "$SCRATCH/source/clients/python/"
 scratch_give "$SCRATCH/cluster" "$SCRATCH/source"
 export PYTHONDONTWRITEBYTECODE=1
 cd "$SCRATCH/source"

@@ -38,7 +38,10 @@ from topology import APP, DATABASE, Topology  # noqa: E402
 PYTHON = os.environ.get("PYTHON", "/usr/bin/python3")
 QUEUES = {"audit": "", "line": "group_key", "single": None, "once": ""}    # how the queue is spread; "": by its only key; None: not spread
 AUDITED = ["audit", "line", "single"]
-SHARDS, ROUTERS, PRODUCERS, WORKERS = 3, 2, 4, 6
+SHARDS, ROUTERS = 3, 2
+# The direct clients connect to the shards, and the others to a router.
+CLIENTS = {"producer": ["p0", "p1"], "direct_producer": ["p2", "p3"], "worker": ["w0", "w1", "w2", "w3"], "direct_worker": ["w4", "w5"]}
+PRODUCERS, WORKERS = (sum(len(names) for role, names in CLIENTS.items() if role.endswith(kind)) for kind in ("producer", "worker"))
 OUTBOX_SHARE = 0.05
 AHEAD = 0.1     # part of the jobs that may be enqueued and not yet finished
 STUCK = 180     # seconds without a finished job after which the run gives up
@@ -74,13 +77,12 @@ class Run:
         cluster, app = {"database": DATABASE, "jobs": self.jobs - local}, {"database": APP, "jobs": local, "producers": 1, "queue": "outbox"}
         plan = dict(timeout=self.timeout, workers=WORKERS, producers=PRODUCERS, queue="audit", seed=self.seed, zombie_wait=self.timeout + 2.5,
                     silent_share=0.01, kill_share=0.0, seconds=self.jobs / 10 + 1200,
-                    roles={"producer": {"ports": routers, "plan": cluster}, "worker": {"ports": routers, "plan": cluster},
-                           "local": {"ports": routers[:1], "plan": app}})
+                    roles={**dict.fromkeys(CLIENTS, {"ports": routers, "plan": cluster}), "local": {"ports": routers[:1], "plan": app}})
         with open(os.path.join(self.directory, "plan.json"), "w", encoding="utf-8") as file:
             json.dump(plan, file)
-        for role, count in (("producer", PRODUCERS), ("worker", WORKERS), ("local", 1)):
-            for number in range(count):
-                self.launch(role, f"{role[0]}{number}")
+        for role, names in {**CLIENTS, "local": ["l0"]}.items():
+            for name in names:
+                self.launch(role, name)
         self.forward()
         threading.Thread(target=self.hold_back, daemon=True).start()
 
@@ -166,7 +168,7 @@ class Run:
     @contextlib.contextmanager
     def backlog(self):
         """Stops the workers, so that many keys have unfinished jobs when the map changes, and jobs are enqueued during the change."""
-        workers = [process for role, process in self.clients.values() if role == "worker"]
+        workers = [process for role, process in self.clients.values() if role.endswith("worker")]
         for process in workers:
             process.send_signal(signal.SIGSTOP)
         try:
@@ -207,7 +209,7 @@ class Run:
         self.until = 1
 
     def drain(self):
-        producers = [process for role, process in self.clients.values() if role != "worker"]
+        producers = [process for role, process in self.clients.values() if not role.endswith("worker")]
         self.wait_while_it_moves(lambda now: all(process.poll() is not None for process in producers), "the producers are done")
         self.wait_while_it_moves(lambda now: self._outbox_left() == 0, "the outbox is empty")
         self.wait_while_it_moves(lambda now: now[1] == 0, "all jobs are done")

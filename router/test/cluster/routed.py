@@ -1,6 +1,8 @@
 """Clients of a cluster: those of the audit, through a router. Each is a separate process.
 
-routed.py producer|worker|local NAME DIRECTORY
+routed.py producer|direct_producer|worker|direct_worker|local NAME DIRECTORY
+
+The direct clients connect to the shards with the library for Python.
 
 DIRECTORY contains `plan.json`, `allowed` (the part of their jobs that producers may have enqueued by now), and at the end `stop`. `local`
 is a producer in the application's own database, which enqueues into an outbox.
@@ -16,8 +18,9 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TEST = os.path.join(HERE, "..", "..", "..", "test")
-sys.path[:0] = [os.path.join(TEST, "audit"), os.path.join(TEST, "chaos")]
+sys.path[:0] = [os.path.join(TEST, "audit"), os.path.join(TEST, "chaos"), os.path.join(TEST, "..", "clients", "python", "src")]
 import client  # noqa: E402
+import jobq  # noqa: E402
 import psycopg  # noqa: E402
 from clients import Flags, Stop  # noqa: E402  (test/chaos)
 from history import Item  # noqa: E402
@@ -86,7 +89,8 @@ class Producer(Routed, client.Producer):
         group = f"{self.name}/{self.random.randrange(GROUPS)}" if queue == "line" else None
         number = self.history.invoke("enqueue", [Item(key)], group or "")
         try:
-            job = self.sql("SELECT jobq_enqueue(%s, %s, group_key => %s)", queue, json.dumps({"k": key, "g": group}), group)[0][0]
+            job = self.insert([{"queue": queue, "group_key": group}], "SELECT jobq_enqueue(%s, %s, group_key => %s)", queue,
+                              json.dumps({"k": key, "g": group}), group)[0][0]
             self.history.outcome(number, "enqueue", "ok", [Item(key, job)])
             return 1
         except client.SessionLost:
@@ -132,29 +136,48 @@ class Producer(Routed, client.Producer):
             self.history.outcome(number, "enqueue", "unknown", [Item(key)])
 
     def many(self, keys):
-        return self.sql("SELECT job_id FROM jobq_enqueue_many('audit', %s)", [json.dumps({"k": key}) for key in keys])
+        return self.insert([{"queue": "audit"} for _ in keys], "SELECT job_id FROM jobq_enqueue_many('audit', %s::jsonb[])",
+                           [json.dumps({"k": key}) for key in keys])
 
     def specs(self, keys):
-        return self.sql("SELECT job_id FROM jobq_enqueue_jobs(%s)", json.dumps(
-            [{"queue": ("audit", "audit", "single")[number % 3], "payload": {"k": key}, "kind": ("", "a")[number % 2], "unique_key": key,
-              "unique_for": "1 day"} for number, key in enumerate(keys)]))
+        specs = [{"queue": ("audit", "audit", "single")[number % 3], "payload": {"k": key}, "kind": ("", "a")[number % 2], "unique_key": key,
+                  "unique_for": "1 day"} for number, key in enumerate(keys)]
+        return self.insert(specs, "SELECT job_id FROM jobq_enqueue_jobs(%s::jsonb)", json.dumps(specs))
 
     def line(self, keys):
         groups = [f"{self.name}/{self.random.randrange(GROUPS)}" for _ in keys]
-        return self.sql("SELECT job_id FROM jobq_enqueue_many('line', %s, group_keys => %s)",
-                        [json.dumps({"k": key, "g": group}) for key, group in zip(keys, groups)], groups)
+        return self.insert([{"queue": "line", "group_key": group} for group in groups],
+                           "SELECT job_id FROM jobq_enqueue_many('line', %s::jsonb[], group_keys => %s::text[])",
+                           [json.dumps({"k": key, "g": group}) for key, group in zip(keys, groups)], groups)
+
+    def insert(self, _jobs, statement, *parameters):
+        """Executes a statement that enqueues these jobs."""
+        return self.sql(statement, *parameters)
 
     def enqueue_shared(self):
         key = f"u{self.random.randrange(SHARED_KEYS)}"
         number = self.history.invoke("once", [Item(key)])
         try:
-            job = self.sql("SELECT jobq_enqueue('once', %s, unique_key => %s)", json.dumps({"k": key}), key)[0][0]
+            job = self.insert([{"queue": "once", "unique_key": key}], "SELECT jobq_enqueue('once', %s, unique_key => %s)",
+                              json.dumps({"k": key}), key)[0][0]
             self.history.outcome(number, "once", "ok", [Item(key, job)])
         except client.SessionLost:
             self.history.outcome(number, "once", "unknown")
             raise
         except psycopg.Error as error:
             self.unexplained(number, "once", error)
+
+
+class DirectProducer(Producer):
+    cluster: jobq.Cluster
+
+    def insert(self, jobs, statement, *parameters):
+        try:
+            return self.cluster.enqueue(jobs, statement, parameters)
+        except psycopg.OperationalError as error:
+            if error.sqlstate is None:      # the connection is lost
+                raise client.SessionLost from error
+            raise
 
 
 class Worker(Routed, client.Worker):
@@ -224,6 +247,23 @@ class Worker(Routed, client.Worker):
             return True     # check again
 
 
+class DirectWorker(Worker):
+    """Claims from one shard at a time, directly. Reports go through a router."""
+
+    cluster: jobq.Cluster
+
+    def _claim(self, batch):
+        queue, shard = self.random.choices(QUEUES, (5, 3, 2, 1))[0], self.random.choice(sorted(self.cluster.map().shards))
+        try:
+            with psycopg.connect(self.cluster.conninfo_of(shard), autocommit=True) as connection:
+                rows = connection.execute("SELECT payload->>'k', id, lease, attempt FROM jobq_claim(%s, %s, %s)", (queue, self.name, batch))
+                return [Item(*row) for row in rows.fetchall()]
+        except psycopg.OperationalError as error:
+            if error.sqlstate is None:
+                raise client.SessionLost from error
+            raise
+
+
 class Local(client.Producer):
     """An application whose enqueues are part of its transactions, some of which it rolls back."""
 
@@ -265,10 +305,13 @@ def main(role, name, directory):
     roles = settings.pop("roles")[role]
     plan = client.Plan(directory=os.path.join(directory, "history"), **dict(settings, **roles["plan"]))
     client.connect = connect_to(roles["ports"], client.random)
-    if role == "worker":
-        Worker(plan, name, 0, [0], [0]).run(Stop(Flags(directory)), time.monotonic() + plan.seconds)
+    ports = ",".join(map(str, roles["ports"]))
+    DirectProducer.cluster = DirectWorker.cluster = jobq.Cluster(
+        f"host={','.join([os.environ['PGHOST']] * len(roles['ports']))} port={ports} dbname={plan.database}")
+    if role.endswith("worker"):
+        {"worker": Worker, "direct_worker": DirectWorker}[role](plan, name, 0, [0], [0]).run(Stop(Flags(directory)), time.monotonic() + plan.seconds)
     else:
-        kind = {"producer": Producer, "local": Local}[role]
+        kind = {"producer": Producer, "direct_producer": DirectProducer, "local": Local}[role]
         kind.pace = Pace(directory)
         kind(plan, name, 0, [0]).run()
 
