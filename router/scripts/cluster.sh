@@ -18,7 +18,7 @@ fi
 mkdir -p "$SCRATCH/source/router" "$SCRATCH/source/clients/python"
 cp -R test examples "$SCRATCH/source/"
 cp -R router/test "$SCRATCH/source/router/"
-cp -R clients/python/src "$SCRATCH/source/clients/python/"
+cp -R "${planted:-.}/clients/python/src" "$SCRATCH/source/clients/python/"
 scratch_give "$SCRATCH/cluster" "$SCRATCH/source"
 export PYTHONDONTWRITEBYTECODE=1
 cd "$SCRATCH/source"
