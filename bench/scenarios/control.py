@@ -28,7 +28,7 @@ class Controlled(Jobq):
         self.limits, self.settings, self.each = limits, settings, each
 
     def before(self):
-        """The same on the server with the commit that BASE= names."""
+        """Returns this contender for the server that is built from the commit BASE."""
         base = copy.copy(self)
         base.title = f'{self.title}, before'
         base.host, base.data = BASE.host, BASE.data
@@ -138,8 +138,8 @@ def groups(bench):
 
 
 def compare(bench, jobs, queue_of, contenders):
-    """Measures each in a database of its own with this backlog, in many short turns, relative to the first. With BASE=, also relative
-    to the same before."""
+    """Measures each in a database of its own with this backlog, in many short turns, relative to the first. With BASE=, also measures
+    each contender on the server that is built from the commit BASE."""
     titles = [contender.title for contender in contenders]
     if BASE:
         contenders = [each for contender in contenders for each in (contender, contender.before())]

@@ -8,13 +8,14 @@ import { sleep } from './timing.js';
 import { messageOf } from './values.js';
 import { Worker } from './worker.js';
 
-const LOOK_EVERY = 5;       // seconds between two looks at the map
+const LOOK_EVERY = 5;       // seconds between two reads of the map
 const REFRESH_EVERY = 60;   // seconds after which the router asks the shards for a newer map
 
 export class ClusterWorker {
     #workers = new Map();   // shard -> Worker
     #load = new Load();     // of all shards
     #stopping = new AbortController();
+    #ending = new Set();    // workers that have failed, or whose shards have been removed
     #error = null;
     #settle;
     #hasFailed;
@@ -40,9 +41,9 @@ export class ClusterWorker {
         try {
             const { shards } = await this.cluster.refresh();
             if (shards.size === 0) throw new Error('the router has no shards');
-            const starts = await Promise.all([...shards.keys()].map((shard) => this.#startOn(shard).then(() => undefined, (error) => error)));
-            const [first] = starts.filter(Boolean);
-            if (starts.every(Boolean) || starts.some((error) => error && !isBroken(error))) throw first;
+            const errors = await this.#startAll(shards.keys());
+            const wrong = errors.find((error) => !isBroken(error)) ?? (this.#workers.size === 0 && errors[0]);
+            if (wrong) throw wrong;
         } catch (error) {
             this.#error = error;
             await this.stop().catch(() => {});
@@ -51,7 +52,14 @@ export class ClusterWorker {
         this.#follow();
     }
 
+    // Returns the errors of the shards on which no worker has started.
+    async #startAll(shards) {
+        const starts = await Promise.allSettled([...shards].map((shard) => this.#startOn(shard)));
+        return starts.filter(({ status }) => status === 'rejected').map(({ reason }) => reason);
+    }
+
     async #startOn(shard) {
+        if (this.#stopping.signal.aborted) return;
         const logger = this.given.logger ?? stderrLogger;
         const named = (level) => (text) => logger[level](`shard ${shard}: ${text}`);
         const worker = new Worker({
@@ -63,6 +71,7 @@ export class ClusterWorker {
             await worker.start();
         } catch (error) {
             this.#workers.delete(shard);
+            this.log.warn(`shard ${shard} is not served: ${messageOf(error)}`);
             throw error;
         }
         worker.failed.then(() => this.#fail(worker));
@@ -77,31 +86,39 @@ export class ClusterWorker {
             try {
                 const { shards } = looks % (REFRESH_EVERY / LOOK_EVERY) ? await this.cluster.map() : await this.cluster.refresh();
                 for (const [shard, worker] of this.#workers) if (!shards.has(shard)) this.#endOn(shard, worker);
-                for (const shard of shards.keys()) if (!this.#workers.has(shard)) await this.#startOn(shard);
+                await this.#startAll([...shards.keys()].filter((shard) => !this.#workers.has(shard)));
             } catch (error) {
-                this.log.warn(`the worker does not serve all shards: ${messageOf(error)}`);
+                this.log.warn(`the map of the cluster could not be read: ${messageOf(error)}`);
             }
         }
     }
 
     #endOn(shard, worker) {
-        this.#workers.delete(shard);
-        worker.stop().catch((error) => this.log.warn(`shard ${shard}: ${messageOf(error)}`));
+        if (this.#ending.has(worker)) return;
+        this.#ending.add(worker);
+        worker.stop().catch((error) => this.log.warn(`shard ${shard}: ${messageOf(error)}`)).then(() => this.#workers.delete(shard));
     }
 
     #fail(worker) {
         worker.stopped.catch((error) => { this.#error ??= error; });
+        this.#ending.add(worker);
         this.#hasFailed();
-        if (!this.#stopping.signal.aborted) this.stop();
+        if (!this.#stopping.signal.aborted) this.#stopAll((other) => !this.#ending.has(other));
     }
 
     /** Stops all workers, as Worker.stop() does. Resolves to whether everything was reported. */
     stop() {
+        this.#stopAll(() => true);
+        return this.stopped;
+    }
+
+    // A second stop would end the grace period.
+    #stopAll(mayStop) {
         const first = !this.#stopping.signal.aborted;
         this.#stopping.abort();
-        const ends = [...this.#workers.values()].map((worker) => worker.stop());
-        if (first) this.#end(ends);
-        return this.stopped;
+        const workers = [...this.#workers.values()];
+        for (const worker of workers.filter(mayStop)) worker.stop();
+        if (first) this.#end(workers.map((worker) => worker.stopped));
     }
 
     async #end(ends) {

@@ -17,9 +17,10 @@ export class Hand {
     #collisions = new Collisions();
 
     /**
-     * prefetch: the number of jobs that may wait for a slot. load: the Load that the hand shares with others. heartbeats, reports: the worker's objects. away(): whether no claim
-     * will send completions. run(attempt): starts the handler. queues, patterns: Maps with the slots of each queue of a worker that serves several queues. hasRoom(): ends a wait, because
-     * a slot of a queue that is not part of the wait is free. failed(attempt, outcome): returns the outcome to report for an attempt that may have failed.
+     * prefetch: the number of jobs that may wait for a slot. load: the Load that the hand shares with others. heartbeats, reports: the
+     * worker's objects. away(): whether no claim will send completions. run(attempt): starts the handler. queues, patterns: Maps with the
+     * slots of each queue of a worker that serves several queues. hasRoom(): ends a wait, because a slot of a queue that is not part of
+     * the wait is free. failed(attempt, outcome): returns the outcome to report for an attempt that may have failed.
      */
     constructor({
         slots, prefetch = 0, queues, patterns, load = new Load(), log, heartbeats, reports, away, run, every, hasRoom = () => {},
@@ -146,6 +147,7 @@ export class Hand {
     /** Called when the worker has ended. */
     leave() {
         this.load.hands.delete(this);
+        for (const attempt of this.attempts) if (!attempt.running) this.#free(attempt);
     }
 
     #startPrefetched() {
@@ -155,6 +157,7 @@ export class Hand {
             const [attempt] = this.#prefetched.splice(place, 1);
             attempt.running = true;
             this.load.running.add(attempt.row.queue, 1);
+            this.load.giveWay(this);
             this.run(attempt);
         }
     }

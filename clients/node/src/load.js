@@ -24,10 +24,15 @@ export class Load {
     held = new Tally();     // jobs that have not been reported, or whose handlers still run
     running = new Tally();  // running handlers
     done = new Tally();     // completions that are to be sent with the next claim
-    hands = new Set();      // those that have these jobs (hand.js)
+    hands = new Set();      // the Hands (hand.js) that share this Load
 
     /** Called when a handler has ended, or when a slot is free again, with the queue of its job. */
     changed(freed) {
-        for (const hand of this.hands) hand.loadChanged(freed);
+        for (const hand of [...this.hands]) hand.loadChanged(freed);
+    }
+
+    /** Lets the other hands start handlers first. */
+    giveWay(hand) {
+        if (this.hands.size > 1 && this.hands.delete(hand)) this.hands.add(hand);
     }
 }

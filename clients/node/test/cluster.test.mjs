@@ -87,14 +87,17 @@ test('jobs go to their shards directly, and to the router if the map does not de
         ...(await enqueueJobs(cluster, [{ queue: 'second', payload: 4 }])).map(({ id }) => id)];
     assert.deepEqual(ids.map(shardOf), [2, 2, 2, 2]);
     const keyed = await Promise.all(Array.from({ length: 20 }, (_, n) => enqueue(cluster, 'spread', n, { groupKey: `g ${n}` })));
+    const [{ id: one }] = await enqueueMany(cluster, 'spread', [1, 2], { groupKeys: ['g 1', null] });
     const map = await cluster.map();
+    assert.equal(shardOf(one), shardOf(keyed[1]));
     keyed.forEach((id, n) => assert.equal(shardOf(id), map.shardOf({ queue: 'spread', group_key: `g ${n}` })));
     const combined = combinedEnqueue(cluster);
     await Promise.all(Array.from({ length: 20 }, (_, n) => combined('spread', n)));
     assert.equal(counted.routed, 0);
     const [{ id: first }] = await enqueueJobs(cluster, [{ queue: 'second', ref: 'a' }, { queue: 'second', dependsOn: ['@a'] }]);
     await enqueue(cluster, 'second', 5, { dependsOn: [first] });
-    await enqueueMany(cluster, 'spread', [1, 2], { uniqueKeys: ['u 1', null] });
+    const keys = Array.from({ length: 20 }, (_, n) => `u ${n}`);
+    await enqueueMany(cluster, 'spread', keys, { uniqueKeys: keys });
     assert.equal(counted.routed, 3);
     await assert.rejects(enqueue(cluster, 'spread', 1, { uniqueKey: 'a', groupKey: 'b' }), { code: '0A000' });
     await assert.rejects(enqueue(cluster, 'second', 1, { priority: 99999 }), { code: '22003' });
@@ -123,6 +126,17 @@ test('after a change of the map, each key is still on one shard', { skip }, asyn
     assert.equal((await all("SELECT id FROM jobq.jobs WHERE kind = 'moving'")).length, byKey.size);
     assert.equal((await cluster.refresh()).shards.size, 3);
     assert.ok(counted.routed > 0 && counted.routed < results.length);
+});
+
+test('of several hosts of a shard, one that accepts writes is used', { skip }, async () => {
+    const { cluster } = newCluster();
+    const map = await cluster.map();
+    const [{ socket }] = await ask("SELECT current_setting('unix_socket_directories') AS socket");
+    const [{ port }] = await ask('SHOW port');
+    map.shards.set(2, { ...map.shards.get(2), connection: `host=/nowhere,${socket} port=1,${port} dbname=${shards[1].name}` });
+    assert.equal((await cluster.configurationOf(2)).host, socket);
+    assert.equal(shardOf(await enqueue(cluster, 'second', 8)), 2);
+    await assert.rejects(cluster.configurationOf(99), /shard 99 is not in the map/);
 });
 
 test('if a shard has moved to another address, its jobs go through the router', { skip }, async () => {

@@ -116,13 +116,18 @@ class ClusterTest(unittest.TestCase):
         for number in range(20):
             job = jobq.enqueue(self.cluster, "spread", group_key=f"g {number}")
             self.assertEqual(job % 1024, self.cluster.map().shard_of({"queue": "spread", "group_key": f"g {number}"}))
+        one = jobq.enqueue_many(self.cluster, "spread", [1, 2], group_keys=["g 1", None])[0].job_id
+        self.assertEqual(one % 1024, self.cluster.map().shard_of({"queue": "spread", "group_key": "g 1"}))
         combined = jobq.CombinedEnqueue(self.cluster)
         self.assertEqual(combined("second") % 1024, 2)
         self.assertEqual(asyncio.run(jobq.aenqueue(self.cluster, "second")) % 1024, 2)
         self.assertEqual(self.routed, 0)
         first = jobq.enqueue_jobs(self.cluster, [{"queue": "second", "ref": "a"}, {"queue": "second", "depends_on": ["@a"]}])[0].job_id
         jobq.enqueue(self.cluster, "second", depends_on=[first])
-        jobq.enqueue_many(self.cluster, "spread", [1, 2], unique_keys=["u 1", None])
+        batch = asyncio.run(jobq.acreate_batch(self.cluster, "b", on_success={"queue": "second"}))
+        self.assertEqual(jobq.get_batch(self.cluster, batch)["total"], 0)
+        keys = [f"u {number}" for number in range(20)]
+        jobq.enqueue_many(self.cluster, "spread", keys, unique_keys=keys)
         self.assertEqual(self.routed, 3)
         with self.assertRaises(psycopg.errors.FeatureNotSupported):
             jobq.enqueue(self.cluster, "spread", unique_key="a", group_key="b")
@@ -151,6 +156,14 @@ class ClusterTest(unittest.TestCase):
         self.assertEqual(len(set(results)), len({key for key, _ in results}))
         self.assertEqual(sum(len(shard(number, "SELECT 1 FROM jobq.jobs WHERE kind = 'moving'")) for number in (1, 2, 3)), len(set(results)))
         self.assertTrue(0 < self.routed < len(results))
+
+    def test_connect_options_of_the_router_do_not_apply_to_shards(self):
+        cluster = jobq.Cluster(connect_options={"dbname": NAMES[0], "options": "-c work_mem=1MB", "connect_timeout": 20})
+        self.addCleanup(cluster.close)
+        self.assertEqual(jobq.enqueue(cluster, "second") % 1024, 2)
+        self.assertEqual(cluster.shard_options, {"connect_timeout": 20})
+        with self.assertRaisesRegex(psycopg.OperationalError, "shard 99 is not in the map"):
+            cluster.conninfo_of(99)
 
     def test_the_jobs_of_a_shard_that_cannot_be_reached_go_through_the_router(self):
         with mock.patch.object(self.cluster, "conninfo_of", return_value="host=/nowhere"):

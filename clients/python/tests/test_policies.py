@@ -822,7 +822,11 @@ class HandTest(unittest.TestCase):
         # There is no slot for a claim that would complete the job.
         self.blocks(first.next_claim)
         self.assertEqual(first.next_beat().reports, [(jobs[0], Outcome(COMPLETE))])
+        second.ended(jobs[1], Outcome(COMPLETE))()
+        self.assertEqual(started, [jobs[1], jobs[2]])
         second.leave()
+        self.assertIn(second, load.hands)   # its handler still uses a slot
+        second.ended(jobs[2], Outcome(COMPLETE))()
         self.assertEqual(load.hands, [first])
 
     def test_nothing_is_claimed_while_as_many_reports_as_slots_are_outstanding(self):

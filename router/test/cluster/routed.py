@@ -1,8 +1,8 @@
-"""Clients of a cluster: those of the audit, through a router. Each is a separate process.
+"""Clients of a cluster: the clients of the audit, which connect through a router or directly to the shards. Each is a separate process.
 
 routed.py producer|direct_producer|worker|direct_worker|local NAME DIRECTORY
 
-The direct clients connect to the shards with the library for Python.
+The direct clients use the library for Python.
 
 DIRECTORY contains `plan.json`, `allowed` (the part of their jobs that producers may have enqueued by now), and at the end `stop`. `local`
 is a producer in the application's own database, which enqueues into an outbox.

@@ -191,7 +191,7 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
     # ---- called by the claiming thread
 
     def _connect_to(self, conninfo: connect.Conninfo) -> AsyncConnections:
-        return AsyncConnections(conninfo, self.connect_options, self._connections_name)
+        return AsyncConnections(conninfo, self._server_options, self._connections_name)
 
     def _make_job(self, row: statements.Row, connections: AsyncConnections, heartbeat_timeout: Optional[float]) -> AsyncJob:
         return AsyncJob(row, connections, heartbeat_timeout)

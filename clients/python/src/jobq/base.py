@@ -37,6 +37,7 @@ class BaseWorker(Generic[Handler]):
         for kind, function in dict(handlers or {}).items():
             self._register(kind, function)
         self.conninfo, self.connect_options = conninfo, dict(connect_options or {})
+        self._server_options = self.connect_options   # for connections to the servers that have the jobs
         self.tracer = tracing.Tracer(trace_as_child)
         self.failures = Failures(error_details, on_error)
         self.heartbeat_process = heartbeat_process
@@ -80,10 +81,14 @@ class BaseWorker(Generic[Handler]):
             raise OptionError('option "handlers" must name at least one kind')
 
         def new_core(conninfo: connect.Conninfo, load: Optional[Load] = None) -> Core:
-            return Core(self.options, list(self.handlers), conninfo, self.connect_options, self._begin, self._run,
+            return Core(self.options, list(self.handlers), conninfo, self._server_options, self._begin, self._run,
                         self.heartbeat_process, load)
 
-        return ClusterCore(Cluster(self.conninfo, self.connect_options), new_core) if self.cluster else new_core(self.conninfo)
+        if not self.cluster:
+            return new_core(self.conninfo)
+        cluster = Cluster(self.conninfo, self.connect_options)
+        self._server_options = cluster.shard_options
+        return ClusterCore(cluster, new_core)
 
     def _started(self) -> None:
         log.info("%s: serves queue %s with %d slots, kinds %s; leaves jobs of other kinds%s to other workers", self.options.worker_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import threading
-from typing import Callable, Dict, Optional
+from typing import Callable, Dict, List, Optional
 
 import psycopg
 
@@ -14,8 +14,8 @@ from .cluster import Cluster
 from .core import Core
 from .hand import Load
 
-LOOK_EVERY = 5.0   # seconds between two looks at the map
-REFRESH_EVERY = 12   # looks after which the router asks the shards for a newer map
+LOOK_EVERY = 5.0   # seconds between two reads of the map
+REFRESH_EVERY = 12   # number of reads after which the router asks the shards for a newer map
 log = logging.getLogger("jobq")
 
 
@@ -37,28 +37,28 @@ class ClusterCore:
 
     def start(self) -> None:
         """Connects to all shards that can be reached. Raises an error if there is none, or after another error."""
-        first: Optional[BaseException] = None
-        shards = self.cluster.refresh().shards
-        for shard in shards:
-            try:
-                self._start_on(shard)
-            except psycopg.OperationalError as error:
-                first = first or error
-                log.warning("shard %d cannot be reached: %s", shard, error)
-            except BaseException:
-                self.stop()
-                raise
-        if not self._cores:
-            raise first or RuntimeError("the router has no shards")
+        try:
+            shards = self.cluster.refresh().shards
+            if not shards:
+                raise RuntimeError("the router has no shards")
+            errors = [error for error in map(self._try_to_start_on, shards) if error is not None]
+            if not self._cores:
+                raise self.error or errors[0]
+        except BaseException:
+            self.stop()
+            self.cluster.close()
+            raise
         self._following = True
         threading.Thread(target=self._follow, name="jobq cluster", daemon=True).start()
 
     def stop(self) -> None:
         self._stopping.set()
-        with self._lock:
-            cores = list(self._cores.values())
-        for core in cores:
+        for core in self._current():
             core.stop()
+
+    def _current(self) -> List[Core]:
+        with self._lock:
+            return list(self._cores.values())
 
     @property
     def has_running(self) -> bool:
@@ -68,7 +68,18 @@ class ClusterCore:
     def clean(self) -> bool:
         return self.error is None and self._clean
 
+    def _try_to_start_on(self, shard: int) -> Optional[psycopg.OperationalError]:
+        """Returns the error if the shard cannot be reached."""
+        try:
+            self._start_on(shard)
+        except psycopg.OperationalError as error:
+            log.warning("shard %d is not served: %s", shard, error)
+            return error
+        return None
+
     def _start_on(self, shard: int) -> None:
+        if self._stopping.is_set():
+            return
         core = self.new_core(functools.partial(self.cluster.conninfo_of, shard), self.load)
         core.when_over = functools.partial(self._ended, shard, core)
         core.when_failed = functools.partial(self._failed, core)
@@ -95,11 +106,9 @@ class ClusterCore:
                 with self._lock:
                     gone = [core for shard, core in self._cores.items() if shard not in shards]
                     new = [shard for shard in shards if shard not in self._cores]
-                for core in gone:
-                    if not core.hand.stopping():
-                        core.stop()
+                _stop_once(gone)
                 for shard in new:
-                    self._start_on(shard)
+                    self._try_to_start_on(shard)
             except Exception as error:
                 log.warning("the worker does not serve all shards: %s", error)
         with self._lock:
@@ -114,7 +123,8 @@ class ClusterCore:
 
     def _failed(self, core: Core) -> None:
         self.error = self.error or core.error
-        self.stop()
+        self._stopping.set()
+        _stop_once(self._current())
         self.when_failed()
 
     def _check_over(self) -> None:
@@ -125,3 +135,10 @@ class ClusterCore:
         if is_over:
             self.cluster.close()
             self.when_over()
+
+
+def _stop_once(cores: List[Core]) -> None:
+    """Stops the Cores that are not stopping yet. A second stop would end their grace period."""
+    for core in cores:
+        if not core.hand.stopping():
+            core.stop()

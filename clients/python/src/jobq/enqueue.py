@@ -182,6 +182,8 @@ def run_on(connection: Any, statement: str, parameters: Sequence[Any]) -> List[A
 
 
 async def arun_on(connection: Any, statement: str, parameters: Sequence[Any]) -> List[Any]:
+    if isinstance(connection, Cluster):
+        return await asyncio.to_thread(connection.run, statement, parameters)
     if hasattr(connection, "get_bind") and hasattr(connection, "connection"):   # a SQLAlchemy AsyncSession
         connection = await connection.connection()
     if hasattr(connection, "exec_driver_sql"):

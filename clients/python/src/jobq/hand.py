@@ -42,11 +42,27 @@ class Beat:
 
 
 class Load:
-    """What the hands of the shards of a cluster share: the slots, and the lock."""
+    """The slots and the lock, which the Hands of all shards of a cluster share."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.hands: List["Hand"] = []
+
+    # ---- called under the lock
+
+    def has_room(self, queue: str) -> None:
+        for hand in self.hands:
+            hand._has_room(queue)
+
+    def start_prefetched(self) -> Callable[[], None]:
+        """Returns a function that starts the handler of a prefetched job, if there is one. The hands take turns."""
+        for hand in self.hands:
+            start = hand._start_prefetched()
+            if start is not None:
+                self.hands.remove(hand)
+                self.hands.append(hand)
+                return start
+        return lambda: None
 
 
 class Hand:
@@ -76,7 +92,7 @@ class Hand:
         self.stop_at: Optional[float] = None        # end of the grace period
         self.released_at: Optional[float] = None
         self.abandoned = False
-        self.gave_up = False
+        self.gave_up = self.has_left = False
         self.load.hands.append(self)
         # When each thread will show its next sign of life, if its statement is answered at once. Never, while the thread waits for
         # the other threads.
@@ -185,8 +201,9 @@ class Hand:
         if there is one."""
         with self.changed:
             self.running.pop(job.lease, None)
-            for hand in self.load.hands:
-                hand._has_room(job.queue)
+            self.load.has_room(job.queue)
+            if self.has_left and not self.running:
+                self.load.hands.remove(self)
             held = job.lease in self.jobs
             if job.abandoned:
                 pass
@@ -200,7 +217,7 @@ class Hand:
             else:
                 self.reports.append((job, outcome))
             self.changed.notify_all()
-            return next((start for hand in self.load.hands if (start := hand._start_prefetched()) is not None), lambda: None)
+            return self.load.start_prefetched()
 
     def progressed(self) -> None:
         with self.changed:
@@ -344,7 +361,8 @@ class Hand:
     def leave(self) -> None:
         """Called when the worker, or the worker of a shard, has ended."""
         with self.changed:
-            if self in self.load.hands:
+            self.has_left = True
+            if not self.running and self in self.load.hands:   # otherwise when the last handler has ended
                 self.load.hands.remove(self)
             self.changed.notify_all()
 
@@ -383,7 +401,7 @@ class Hand:
     def _take_prefetched(self, job: BaseJob) -> bool:
         taken = self.prefetched.pop(job.lease, None) is not None
         if taken:
-            self._has_room(job.queue)
+            self.load.has_room(job.queue)
         return taken
 
     def _has_room(self, queue: str) -> None:

@@ -153,7 +153,7 @@ class Worker(BaseWorker[Handler]):
     # ---- called by the claiming thread
 
     def _connect_to(self, conninfo: connect.Conninfo) -> connect.Connections:
-        return connect.Connections(conninfo, self.connect_options, self._connections_name)
+        return connect.Connections(conninfo, self._server_options, self._connections_name)
 
     def _make_job(self, row: statements.Row, connections: connect.Connections, heartbeat_timeout: Optional[float]) -> Job:
         return Job(row, connections, heartbeat_timeout)
