@@ -1073,8 +1073,10 @@ jobq.serve(first, second)
                 return job.payload
 
             worker = jobq.AsyncWorker(self.queue, {"x": handler}, slots=2, grace=LIMIT)
+            running = asyncio.Event()   # the handler may start before start() returns
+            worker._started = running.set
             task = asyncio.ensure_future(worker.run(signals=()))
-            await asyncio.wait_for(started.wait(), LIMIT)
+            await asyncio.wait_for(asyncio.gather(started.wait(), running.wait()), LIMIT)
             task.cancel()
             while not worker._core.hand.stopping():
                 await asyncio.sleep(0.02)

@@ -292,7 +292,7 @@ class CommittedTest(TransactionTestCase):
     def test_wrong_options_are_told(self):
         for arguments, says in ((["--slots", "0"], "slots"), (["--grace", "-1"], "grace"), (["--worker-id", "backend:1"], "worker_id"),
                                 (["--database", "nope"], "'nope' doesn't exist"), (["--database", "lite"], "'lite' is not a PostgreSQL database"),
-                                (["--queues", "[mails"], "--queues: invalid"), (["--patterns", '{"a": 0}'], "patterns")):
+                                (["--queues", "[mails"], "--queues: must be JSON"), (["--patterns", '{"a": 0}'], "patterns")):
             process = self.command(*arguments)
             said = process.communicate(timeout=LIMIT)[0].decode()
             self.assertNotEqual(process.returncode, 0)

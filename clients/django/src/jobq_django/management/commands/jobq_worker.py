@@ -1,6 +1,5 @@
 """manage.py jobq_worker: serves a queue until SIGTERM or SIGINT."""
 
-import json
 import logging
 import sys
 
@@ -10,34 +9,12 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils.connection import ConnectionDoesNotExist
 
 import jobq
+from jobq.cli import work
 from jobq_django.worker import make_worker
 
 
 
-def json_value(text):
-    """Parses the value of an option. argparse names this function in its message about an invalid value."""
-    return json.loads(text)
-
-
-JSON = """JSON: an object with the slots of each, such as '{"mails": 3, "reports": 1}', or an array, such as '["mails", "reports"]'"""
-# Name: (type, help).
-OPTIONS = {
-    "queue": (str, "queue to serve"),
-    "queues": (json_value, f"queues to serve instead of one queue, as {JSON}"),
-    "patterns": (json_value, f"patterns of the names of queues to serve, as {JSON}"),
-    "queue_order": (str, "order in which the worker claims from several queues: listed, random, or oldest"),
-    "slots": (int, "maximum number of tasks that run at the same time"),
-    "prefetch": (int, "maximum number of claimed jobs that wait for a slot"),
-    "batch": (int, "maximum number of jobs per claim"),
-    "worker_id": (str, "unique name of this process"),
-    "heartbeat_timeout": (float, "lease timeout, in seconds"),
-    "heartbeat_interval": (float, "maximum time between two heartbeats, in seconds"),
-    "wait_timeout": (float, "timeout of one call to jobq_wait, in seconds"),
-    "poll_interval": (float, "poll with pauses of at most this many seconds instead of waiting in the server"),
-    "grace": (float, "how long tasks can continue after SIGTERM, in seconds"),
-    "liveness_file": (str, "file that the worker touches while it is alive"),
-    "liveness_port": (str, "[HOST:]PORT at which the worker answers liveness probes over HTTP"),
-}
+OPTIONS = {name: option for name, option in work.OPTIONS.items() if name not in ("versions", "capabilities")}
 
 
 class Command(BaseCommand):
