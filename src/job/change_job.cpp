@@ -17,17 +17,22 @@ const ChangeCallbacks *readers = nullptr;
 
 using core::OptInt64;
 
+// A column of a row whose columns have all been read (slot_getallattrs()).
 struct Column {
-    TupleTableSlot *row;
+    const TupleTableSlot *row;
     JobAttribute attribute;
     bool none = false;
-    Datum value() { return job_value(row, attribute, &none); }
+    Datum value() {
+        const int i = attribute.number - 1;
+        none = !attribute.exists() || row->tts_isnull[i];
+        return none ? Datum(0) : row->tts_values[i];
+    }
 };
 
 core::JobStatus read_Status(Column column) { return job_status_of(column.value()); }
 int read_Count(Column column) { return DatumGetInt32(column.value()); }
 core::Micros read_Moment(Column column) { return DatumGetInt64(column.value()); }
-OptInt64 read_Number(Column column) {
+pg_attribute_always_inline OptInt64 read_Number(Column column) {
     const Datum value = column.value();
     return column.none ? OptInt64() : OptInt64(DatumGetInt64(value));
 }
@@ -35,7 +40,7 @@ OptInt64 read_Span(Column column) {
     const Datum value = column.value();
     return column.none ? OptInt64() : OptInt64(span_of(DatumGetIntervalP(value)));
 }
-bool read_Flag(Column column) {
+pg_attribute_always_inline bool read_Flag(Column column) {
     const Datum value = column.value();
     return !column.none && DatumGetBool(value);
 }
@@ -46,28 +51,50 @@ bool read_Kept(Column column) {
 
 using Written = ColumnValues<core::kLifeColumns + lengthof(OtherColumns::columns)>;
 
-void write_Status(Written *to, JobAttribute column, core::JobStatus status) {
+// Writes columns into a new row, in which all columns are NULL.
+struct NewRow {
+    TupleTableSlot *row;
+    void set_if(bool is_set, JobAttribute column, Datum value) {
+        if (is_set && column.exists()) set_column(row, column.number, value);
+    }
+};
+
+template <typename To>
+void write_Status(To *to, JobAttribute column, core::JobStatus status) {
     to->set_if(true, column, ObjectIdGetDatum(stored_status(status)));
 }
-void write_Count(Written *to, JobAttribute column, int count) { to->set_if(true, column, Int32GetDatum(count)); }
-void write_Moment(Written *to, JobAttribute column, core::Micros at) { to->set_if(true, column, Int64GetDatum(at)); }
-void write_Number(Written *to, JobAttribute column, const OptInt64 &number) {
+template <typename To>
+void write_Count(To *to, JobAttribute column, int count) {
+    to->set_if(true, column, Int32GetDatum(count));
+}
+template <typename To>
+void write_Moment(To *to, JobAttribute column, core::Micros at) {
+    to->set_if(true, column, Int64GetDatum(at));
+}
+template <typename To>
+void write_Number(To *to, JobAttribute column, const OptInt64 &number) {
     to->set_if(number.has_value(), column, Int64GetDatum(number.value_or(0)));
 }
-void write_Span(Written *to, JobAttribute column, const OptInt64 &span) {
-    to->set_if(span.has_value(), column, IntervalPGetDatum(make_interval(span.value_or(0))));
+template <typename To>
+void write_Span(To *to, JobAttribute column, const OptInt64 &span) {
+    to->set_if(span.has_value(), column, span ? IntervalPGetDatum(make_interval(*span)) : Datum(0));
 }
 // Writes true or NULL, never false, because a partial index contains only the rows in which the column is true.
-void write_Flag(Written *to, JobAttribute column, bool flag) { to->set_if(flag, column, BoolGetDatum(true)); }
+template <typename To>
+void write_Flag(To *to, JobAttribute column, bool flag) {
+    to->set_if(flag, column, BoolGetDatum(true));
+}
 // Clears the column unless `kept` is true. To set a new value, a caller passes the value in OtherColumns.
-void write_Kept(Written *to, JobAttribute column, bool kept) {
+template <typename To>
+void write_Kept(To *to, JobAttribute column, bool kept) {
     if (!kept) to->set_if(false, column, Datum(0));
 }
 
-// Collects those columns of the job's life (core::Life) that have a bit in the mask (core::differing()).
-void collect(Written *written, uint32 mask, const core::Life &life) {
+// Writes those columns of the job's life (core::Life) that have a bit in the mask (core::differing()).
+template <typename To>
+void collect(To *to, uint32 mask, const core::Life &life) {
 #define JOBQ_WRITE(name, member, type) \
-    if ((mask & 1U << core::kLife##name) != 0) write_##type(written, kJob##name, life.member);
+    if ((mask & 1U << core::kLife##name) != 0) write_##type(to, kJob##name, life.member);
     JOBQ_LIFE_COLUMNS(JOBQ_WRITE)
 #undef JOBQ_WRITE
 }
@@ -102,6 +129,7 @@ OptInt64 group_of(TupleTableSlot *row, const core::Life &life) {
 
 core::Life life_of(TupleTableSlot *row) {
     core::Life life = {};
+    slot_getallattrs(row);
 #define JOBQ_READ(name, member, type) life.member = read_##type({row, kJob##name});
     JOBQ_LIFE_COLUMNS(JOBQ_READ)
 #undef JOBQ_READ
@@ -198,7 +226,10 @@ JobState state_of_tuple(HeapTuple row, TupleDesc desc) {
 JobState state_of(const JobsTable &jobs) { return state_of_row(jobs.table.row); }
 
 bool runs_under(const JobsTable &jobs, const core::OptInt64 &lease) {
-    return has_status(jobs, core::JobStatus::Processing) && read_Number({jobs.table.row, kJobLease}) == lease;
+    bool none;
+    const Datum held = job_value(jobs, kJobLease, &none);
+    return (none ? OptInt64() : OptInt64(DatumGetInt64(held))) == lease &&
+           has_status(jobs, core::JobStatus::Processing);
 }
 
 bool write_life(JobsTable *jobs, const JobState &before, const core::Life &after, const OtherColumns &others,
@@ -223,9 +254,8 @@ bool write_life(JobsTable *jobs, const JobState &before, const core::Life &after
 }
 
 void fill_life(TupleTableSlot *row, const core::Life &life) {
-    const Written written = all_columns_of(life);
-    for (int i = 0; i < written.count; i++)
-        if (!written.nulls[i]) set_column(row, written.columns[i], written.values[i]);
+    NewRow to = {row};
+    collect(&to, UINT32_MAX, life);
 }
 
 HeapTuple with_life(HeapTuple row, TupleDesc desc, const core::Life &life) {
