@@ -78,7 +78,8 @@ export class ClusterWorker {
         if (this.#stopping.signal.aborted) worker.stop();
     }
 
-    // Starts workers for shards that have been added or can be reached again, and stops those of shards that have been removed.
+    // Compares the running workers with the map every few seconds: starts a worker for each shard that has none, and stops the workers of
+    // shards that are no longer in the map.
     async #follow() {
         for (let looks = 1; !this.#stopping.signal.aborted; looks += 1) {
             await sleep(LOOK_EVERY, this.#stopping.signal);

@@ -29,8 +29,8 @@ import jobq
 from jobq.cli import doctor, doctor_queues, doctor_server, doctor_setup, output, tail, work
 from jobq.cli.finding import OK, PROBLEM, WARNING, Facts
 from jobq.cli.main import main, make_parser
+from support import LIMIT, Base
 
-LIMIT = 120
 DATABASE = f"cli {uuid.uuid4().hex[:12]}"
 SOURCE = str(Path(jobq.__file__).parent.parent)
 BEFORE = os.environ.get("PGDATABASE")
@@ -79,23 +79,12 @@ def environment(**more):
 PROGRAM = [sys.executable, "-W", "ignore", "-m", "jobq"]
 
 
-class Base(unittest.TestCase):
+class CliTest(Base):
     maxDiff = None
 
     def setUp(self):
-        self.queue = f"test {uuid.uuid4().hex[:12]}"
-        self.connection = psycopg.connect(autocommit=True)
-        self.addCleanup(self.connection.close)
+        super().setUp()
         self.addCleanup(self.connection.execute, "TRUNCATE jobq.jobs, jobq.queue_settings, jobq.lane_directory")
-
-    def value(self, statement, *parameters):
-        return self.connection.execute(statement, parameters).fetchone()[0]
-
-    def becomes(self, expected, statement, *parameters):
-        deadline = time.monotonic() + LIMIT
-        while (value := self.value(statement, *parameters)) != expected:
-            self.assertLess(time.monotonic(), deadline, f"{statement}: {value}")
-            time.sleep(0.02)
 
     def enqueue(self, **arguments):
         return jobq.enqueue(self.connection, self.queue, **arguments)
@@ -148,7 +137,7 @@ class Base(unittest.TestCase):
         return process
 
 
-class ParserTest(Base):
+class ParserTest(CliTest):
     def test_every_command_has_help(self):
         commands = next(action for action in make_parser()._actions if isinstance(action, argparse._SubParsersAction)).choices
         self.assertEqual(len(commands), 15)
@@ -180,7 +169,7 @@ class ParserTest(Base):
         self.assertEqual(re.search(r'^jobq = "(.*)"$', text, re.MULTILINE)[1], f"{main.__module__}:{main.__name__}")
 
 
-class ErrorTest(Base):
+class ErrorTest(CliTest):
     def test_failed_connections_end_with_status_2(self):
         for dsn in ("host=/nosuch", "dbname='nosuch database'", "nosuch=1", "postgresql://127.0.0.1:1/x"):
             for command in ("stats", "doctor", "tail"):
@@ -240,7 +229,7 @@ class OutputTest(unittest.TestCase):
         self.assertEqual(output.short("x" * 61), "x" * 57 + "...")
 
 
-class StatsTest(Base):
+class StatsTest(CliTest):
     def test_one_row_per_queue(self):
         self.enqueue()
         self.enqueue(run_at="2100-01-01")
@@ -260,7 +249,7 @@ class StatsTest(Base):
         self.assertIn(self.queue, out)
 
 
-class TopTest(Base):
+class TopTest(CliTest):
     def test_snapshots_without_a_terminal(self):
         self.enqueue()
         worker = jobq.Worker(f"{self.queue} 2", {"x": print})
@@ -304,7 +293,7 @@ class TopTest(Base):
                 self.assertTrue(drawn.endswith("\x1b[?25h\x1b[?1049l"), drawn[-40:])
 
 
-class JobsTest(Base):
+class JobsTest(CliTest):
     def test_jobs_are_listed_newest_first_and_filtered(self):
         first = self.enqueue(kind="a", priority=3)
         second = self.enqueue(kind="b", run_at="2100-01-01")
@@ -337,7 +326,7 @@ class JobsTest(Base):
         self.fails(1, f"job {job + 999999} does not exist", "log", job + 999999)
 
 
-class ChangeTest(Base):
+class ChangeTest(CliTest):
     def change(self, status, *arguments):
         return [(row["id"], row["status"], row["changed"]) for row in self.rows(*arguments, status=status)]
 
@@ -395,7 +384,7 @@ class ChangeTest(Base):
         self.assertEqual(self.value("SELECT paused FROM jobq.queues WHERE queue = %s", other), True)
 
 
-class TailTest(Base):
+class TailTest(CliTest):
     def tail(self, *arguments):
         """Starts the command, and returns the process after the command has begun to watch."""
         before = self.value("SELECT clock_timestamp()")
@@ -482,7 +471,7 @@ class TailTest(Base):
         self.assertEqual(tail.line_of(event), "03:25:05.142 7 q enqueued")
 
 
-class WorkerTest(Base):
+class WorkerTest(CliTest):
     def setUp(self):
         super().setUp()
         self.directory = tempfile.mkdtemp()
@@ -534,7 +523,7 @@ class WorkerTest(Base):
         self.assertEqual(set(work.OPTIONS), {field.name for field in jobq.options.fields(jobq.Options)})
 
 
-class DoctorTest(Base):
+class DoctorTest(CliTest):
     def findings(self, *checks, role=None, dsn=""):
         """Returns the findings of these checks; each is the name of a check, a level, and a message."""
         with psycopg.connect(dsn or (f"user={role}" if role else ""), autocommit=True) as connection:
@@ -722,7 +711,7 @@ class DoctorTest(Base):
         self.finds("paused", WARNING, f'queue "{self.queue}" is paused')
 
 
-class CompletionTest(Base):
+class CompletionTest(CliTest):
     COMPLETE = """
         eval "$("$@" completion bash)"
         while read -ra COMP_WORDS; do

@@ -18,6 +18,7 @@ import jobq
 import jobq.core
 from jobq.statements import COMPLETE_AND_CLAIM
 from jobq.testing import drain, run_inline
+from support import LIMIT, Base
 
 try:
     import django
@@ -28,8 +29,6 @@ try:
     import sqlalchemy.orm
 except ImportError:
     sqlalchemy = None
-
-LIMIT = 120
 
 
 def setUpModule():
@@ -47,21 +46,7 @@ def after_a_heartbeat(job):
             job.pause(0.02)
 
 
-class Base(unittest.TestCase):
-    def setUp(self):
-        self.queue = f"test {uuid.uuid4().hex[:12]}"
-        self.connection = psycopg.connect(autocommit=True)
-        self.addCleanup(self.connection.close)
-
-    def value(self, statement, *parameters):
-        return self.connection.execute(statement, parameters).fetchone()[0]
-
-    def becomes(self, expected, statement, *parameters):
-        deadline = time.monotonic() + LIMIT
-        while (value := self.value(statement, *parameters)) != expected:
-            self.assertLess(time.monotonic(), deadline, f"{statement}: {value}")
-            time.sleep(0.02)
-
+class ServerTest(Base):
     def beats_on(self, job):
         self.becomes("processing", "SELECT status::text FROM jobq.jobs WHERE id = %s", job)
         for _ in range(3):
@@ -74,7 +59,7 @@ class Base(unittest.TestCase):
         return self.value("SELECT count(*) FROM jobq.jobs WHERE queue = %s", self.queue)
 
 
-class SeveralQueuesTest(Base):
+class SeveralQueuesTest(ServerTest):
     def test_a_worker_serves_several_queues_within_their_slots(self):
         queues = {f"{self.queue} emails": 2, f"{self.queue} reports": 1}
         running, most, go_on = {queue: 0 for queue in queues}, {queue: 0 for queue in queues}, threading.Event()
@@ -182,7 +167,7 @@ class SeveralQueuesTest(Base):
         self.assertTrue(worker.join(LIMIT))
 
 
-class EnqueueTest(Base):
+class EnqueueTest(ServerTest):
     def test_every_parameter(self):
         first = jobq.enqueue(self.connection, self.queue)
         when = dt.datetime(2035, 1, 2, tzinfo=dt.timezone.utc)
@@ -290,7 +275,7 @@ class EnqueueTest(Base):
 
 
 @unittest.skipIf(django is None, "there is no Django: apt-get install python3-django")
-class DjangoTest(Base):
+class DjangoTest(ServerTest):
     @classmethod
     def setUpClass(cls):
         from django.conf import settings
@@ -346,7 +331,7 @@ class DjangoTest(Base):
 
 
 @unittest.skipIf(sqlalchemy is None, "there is no SQLAlchemy: apt-get install python3-sqlalchemy")
-class SqlAlchemyTest(Base):
+class SqlAlchemyTest(ServerTest):
     def setUp(self):
         super().setUp()
         info = self.connection.info
@@ -430,7 +415,7 @@ class SqlAlchemyTest(Base):
         self.assertEqual(len(logged.output), 1)
 
 
-class HandlerTest(Base):
+class HandlerTest(ServerTest):
     def done(self, job):
         self.becomes(True, "SELECT status IN ('completed', 'failed', 'scheduled') FROM jobq.jobs WHERE id = %s", job)
         return self.connection.execute("SELECT status::text, attempts, error FROM jobq_get(%s)", (job,)).fetchone()
@@ -475,7 +460,7 @@ class HandlerTest(Base):
         self.assertEqual([(one.status, "coroutine" in one.error) for one in ended], [("failed", True)])
 
 
-class DrainTest(Base):
+class DrainTest(ServerTest):
     def test_the_outcome_of_each_kind_of_job(self):
         def handler(job):
             if job.payload == "fail":
@@ -651,7 +636,7 @@ class InlineTest(unittest.TestCase):
             connection.rollback()
 
 
-class WorkerTest(Base):
+class WorkerTest(ServerTest):
     """Worker behavior that no scenario covers."""
 
     def start(self, handlers, **options):

@@ -96,8 +96,8 @@ class ClusterCore:
             core.stop()
 
     def _follow(self) -> None:
-        """Starts the Cores of shards that have been added or can be reached again, and stops those of shards that have been
-        removed."""
+        """Compares the running Cores with the map every few seconds: starts a Core for each shard that has none, and stops the Cores
+        of shards that are no longer in the map."""
         looks = 0
         while not self._stopping.wait(LOOK_EVERY):
             looks += 1

@@ -64,7 +64,9 @@ class Watch:
     def __init__(self, connection: Connection, queue: Optional[str], kind: Optional[str]) -> None:
         self.connection, self.queue, self.kind = connection, queue, kind
         self.jobs: Dict[int, Row] = {}   # in the order in which they were noticed; with "since", the time of the last event
-        self.missing: Dict[int, float] = {}   # ids that may be those of open transactions, and when to give up on them
+        # Ids that no poll has seen although higher ids exist, because their transactions may still be open. The values are the times at
+        # which tail stops looking for these jobs.
+        self.missing: Dict[int, float] = {}
         self.behind = False
         self.begun: str = values(connection, "SELECT clock_timestamp()::text")[0]
         newest = rows(connection, NEWEST)
