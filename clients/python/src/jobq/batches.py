@@ -31,12 +31,14 @@ async def acreate_batch(connection: Any, name: str = "", *, on_complete: Optiona
 
 def seal_batch(connection: Any, batch_id: int) -> Optional[bool]:
     """Seals a batch, so that no more jobs can join it. Returns False if it was already sealed, and None if it does not exist."""
-    return run_on(connection, _SEAL, [id_of("batch_id", batch_id)])[0][0]
+    sealed: Optional[bool] = run_on(connection, _SEAL, [id_of("batch_id", batch_id)])[0][0]
+    return sealed
 
 
 async def aseal_batch(connection: Any, batch_id: int) -> Optional[bool]:
     """Seals a batch on an async connection. See seal_batch()."""
-    return (await arun_on(connection, _SEAL, [id_of("batch_id", batch_id)]))[0][0]
+    sealed: Optional[bool] = (await arun_on(connection, _SEAL, [id_of("batch_id", batch_id)]))[0][0]
+    return sealed
 
 
 def get_batch(connection: Any, batch_id: int) -> Optional[Dict[str, Any]]:

@@ -502,6 +502,6 @@ class Hand:
         late = now >= self.stopped_at + LAST_REPORTS
         if not self.jobs and (not self.claiming or self.away and late) and (not self.reports or late):
             return True
-        late = self.released_at if self.released_at is not None else self.stop_at
-        self.gave_up = now >= late + LAST_LOOK + LAST_REPORTS
+        released_at = self.released_at if self.released_at is not None else self.stop_at
+        self.gave_up = now >= released_at + LAST_LOOK + LAST_REPORTS
         return self.gave_up
