@@ -9,7 +9,7 @@ import inspect
 import signal
 import time
 from datetime import datetime
-from typing import Any, AsyncIterator, Awaitable, Callable, List, Mapping, Optional, Sequence
+from typing import Any, AsyncIterator, Awaitable, Callable, Generic, List, Mapping, Optional, Sequence, overload
 
 import psycopg
 
@@ -19,13 +19,16 @@ from .core import Core
 from .enqueue import arun_on
 from .errors import Delay
 from .job import BaseJob, Call
+from .kinds import Kind, Payload, Result
 
-AsyncHandler = Callable[["AsyncJob"], Awaitable[Any]]
+AsyncHandler = Callable[["AsyncJob[Any]"], Awaitable[Any]]
 
 
-class AsyncJob(BaseJob):
+class AsyncJob(BaseJob, Generic[Payload]):
     """The job that a handler receives. If the job is canceled, its lease is lost, or the worker's grace period ends, the
     handler's task is canceled: await raises asyncio.CancelledError, and job.cancelled contains the reason."""
+
+    payload: Payload
 
     def __init__(self, row: statements.Row, connections: "AsyncConnections", heartbeat_timeout: Optional[float] = None) -> None:
         super().__init__(row, heartbeat_timeout)
@@ -188,12 +191,21 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
         stops the worker like a signal; CancelledError is raised after the worker has stopped."""
         return await run_all([self], signals)
 
+    @overload
+    def handler(self, kind: str) -> Callable[[AsyncHandler], AsyncHandler]: ...
+    @overload
+    def handler(self, kind: Kind[Payload, Result]
+                ) -> Callable[[Callable[[AsyncJob[Payload]], Awaitable[Result]]], Callable[[AsyncJob[Payload]], Awaitable[Result]]]: ...
+    def handler(self, kind: Any) -> Any:
+        """Registers the decorated function as the handler of a kind."""
+        return self._decorator(kind)
+
     # ---- called by the claiming thread
 
     def _connect_to(self, conninfo: connect.Conninfo) -> AsyncConnections:
         return AsyncConnections(conninfo, self._server_options, self._connections_name)
 
-    def _make_job(self, row: statements.Row, connections: AsyncConnections, heartbeat_timeout: Optional[float]) -> AsyncJob:
+    def _make_job(self, row: statements.Row, connections: AsyncConnections, heartbeat_timeout: Optional[float]) -> AsyncJob[Any]:
         return AsyncJob(row, connections, heartbeat_timeout)
 
     def _run(self, job: BaseJob, core: Core) -> None:
@@ -206,7 +218,7 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
 
     # ---- in the event loop
 
-    def _create_task(self, job: AsyncJob, core: Core) -> None:
+    def _create_task(self, job: AsyncJob[Any], core: Core) -> None:
         task = asyncio.ensure_future(self._handle(job, core))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -219,12 +231,12 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
         if job.cancelled is not None:   # after the task's first step, because a task that is canceled before it never runs
             asyncio.get_running_loop().call_soon(cancel)
 
-    async def _handle(self, job: AsyncJob, core: Core) -> None:
+    async def _handle(self, job: AsyncJob[Any], core: Core) -> None:
         try:
             with self.tracer.process(job, self.options) as span:
                 with Attempt(job, span, core.collisions, self.failures) as attempt:
                     value: Any = self._handler_of(job)(job)
-                    attempt.value = await value if inspect.isawaitable(value) else value
+                    attempt.value = job.returned(await value if inspect.isawaitable(value) else value)
                 ended = attempt.outcome
         except BaseException as error:   # noqa: B902: from the tracer, or a cancellation before the handler has started
             ended = outcome.of_error(error, job.cancelled, job.ended)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import logging
 import time
@@ -16,7 +15,9 @@ from .core import Core
 from .errors import Fail, OptionError
 from .failures import Failures, Filter
 from .hand import LAST_LOOK, LAST_REPORTS, Load
+from .handlers import must_be_function
 from .job import BaseJob
+from .kinds import Kind
 from .options import Options
 from .outcome import NOTHING, Outcome, of_error, of_return
 
@@ -25,6 +26,8 @@ log = logging.getLogger("jobq")
 
 
 class BaseWorker(Generic[Handler]):
+    _core: Union[Core, ClusterCore, None]
+
     def __init__(self, queue: str = "default", handlers: Optional[Mapping[str, Handler]] = None, *,
                  conninfo: connect.Conninfo = "", connect_options: Optional[Mapping[str, Any]] = None,
                  trace_as_child: bool = False, heartbeat_process: bool = True, error_details: Union[bool, Filter] = True,
@@ -42,7 +45,7 @@ class BaseWorker(Generic[Handler]):
         self.failures = Failures(error_details, on_error)
         self.heartbeat_process = heartbeat_process
         self.cluster = cluster
-        self._core: Union[Core, ClusterCore, None] = None
+        self._core = None
         self._connections: Dict[connect.Conninfo, Any] = {}   # of the handlers, by server
         self._connections_name = f"jobq {queue} {self.options.worker_id} handler"
         self._set_up()
@@ -51,15 +54,15 @@ class BaseWorker(Generic[Handler]):
         """Prepares the worker."""
         raise NotImplementedError
 
-    def handler(self, kind: str) -> Callable[[Handler], Handler]:
-        def register(function: Handler) -> Handler:
-            self._register(kind, function)
+    def _decorator(self, kind: Union[str, Kind[Any, Any]]) -> Callable[[Any], Any]:
+        def register(function: Any) -> Any:
+            for name, handler in (kind.handler(function) if isinstance(kind, Kind) else {kind: function}).items():
+                self._register(name, handler)
             return function
         return register
 
     def _register(self, kind: str, function: Handler) -> None:
-        if not callable(function):
-            raise OptionError(f"the handler of kind {kind!r} must be a function; it is {function!r}")
+        must_be_function(kind, function)
         self.handlers[kind] = function
 
     def stop(self) -> None:
@@ -178,13 +181,6 @@ class RunsEnd:
 
     def _wait_for(self, first: bool) -> None:
         self.deadline = time.monotonic() + max(worker._time_to_end(first) for worker in self.workers)
-
-
-def is_coroutine_function(function: Callable[..., Any]) -> bool:
-    """Returns whether a call to the function certainly only creates a coroutine. Other functions may return one, too."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(type(function), "__call__", None))
 
 
 def plain_result(kind: str, value: Any) -> Any:

@@ -57,6 +57,7 @@ class BaseJob:
         self._beaten_at = 0.0               # value of beat_at when the commit started
         self._progress: Optional[str] = None
         self._progressed: Callable[[], None] = lambda: None
+        self._dump_result: Callable[[Any], Any] = lambda value: value   # converts a result of the handler to what JSON represents
         self.lines = Lines()
         self._flush: Callable[[], None] = lambda: None    # called before a statement that ends the attempt; sends the log lines
         self._settle: Callable[[], None] = lambda: None   # called before a statement that locks the job's row until a commit
@@ -95,6 +96,10 @@ class BaseJob:
             self.cancelled = reason
             self._when_stopped()
 
+    def returned(self, value: Any) -> Any:
+        """Returns the handler's return value, converted to what JSON represents, unless the job has already ended."""
+        return value if self.ended is not None else self._dump_result(value)
+
     def take_progress(self) -> Optional[str]:
         """Returns progress that has not been reported, at most once."""
         if not self.progress_is_new:
@@ -109,7 +114,7 @@ class BaseJob:
         return statement, [self.id, self.lease, *values]
 
     def _completion(self, result: Any) -> Call:
-        return self._of_lease(statements.COMPLETE_HELD, _json_or_null(result))
+        return self._of_lease(statements.COMPLETE_HELD, _json_or_null(self._dump_result(result)))
 
     def _step(self, name: str) -> Call:
         return self._of_lease(statements.STEP, name)

@@ -7,7 +7,7 @@ import json
 import time
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import psycopg
 
@@ -16,6 +16,7 @@ from .base import plain_result
 from .enqueue import run_on
 from .errors import Delay, Waiting
 from .job import BaseJob
+from .kinds import Kind
 from .lines import Line, checked
 from .options import Options
 from .parameters import interval, moment, specs_of
@@ -78,20 +79,24 @@ def drain(connection: Any, handlers: Mapping[str, Handler], queue: str = "defaul
     raise RuntimeError(f"there are still jobs after {most} jobs: do they enqueue each other?")
 
 
-def run_inline(handler: Handler, payload: Any = None, *, connection: Optional[psycopg.Connection[Any]] = None, kind: str = "",
-               attempt: int = 1, progress: Any = None, metadata: Optional[Mapping[str, Any]] = None,
+def run_inline(handler: Callable[[Job[Any]], Any], payload: Any = None, *, connection: Optional[psycopg.Connection[Any]] = None,
+               kind: Union[str, Kind[Any, Any]] = "", attempt: int = 1, progress: Any = None, metadata: Optional[Mapping[str, Any]] = None,
                steps: Optional[Mapping[str, Any]] = None, signals: Optional[Mapping[str, Any]] = None) -> "InlineJob":
     """Calls a handler with a job that is in no table and returns the job. Exceptions of the handler are not caught. The job's
-    .result, .reported, .logged, and .done_steps contain its result, progress, log lines, and finished steps. steps: results that
-    earlier attempts have saved."""
-    job = InlineJob(payload, connection, kind, attempt, progress, metadata, dict(steps or {}), dict(signals or {}))
-    returned = plain_result(kind, handler(job))
+    .result, .reported, .logged, and .done_steps contain its result, progress, log lines, and finished steps. kind: a name, or a Kind,
+    which then checks the payload and the result. steps: results that earlier attempts have saved."""
+    name = kind
+    if isinstance(kind, Kind):
+        payload = kind.spec(payload)["payload"]
+        [(name, handler)] = kind.handler(handler).items()
+    job = InlineJob(payload, connection, str(name), attempt, progress, metadata, dict(steps or {}), dict(signals or {}))
+    returned = plain_result(job.kind, handler(job))
     if not job.completed:
-        job.result = json.loads(statements.as_json(returned))
+        job.result = json.loads(statements.as_json(job.returned(returned)))
     return job
 
 
-class InlineJob(Job):
+class InlineJob(Job[Any]):
     """A job that is in no table."""
 
     def __init__(self, payload: Any, connection: Optional[psycopg.Connection[Any]], kind: str, attempt: int, progress: Any,
@@ -167,7 +172,7 @@ class _NoConnection:
 
 # ---- for drain()
 
-class _DrainedJob(Job):
+class _DrainedJob(Job[Any]):
     def __init__(self, row: statements.Row, connections: Any, connection: Any) -> None:
         super().__init__(row, connections)
         self._given, self.logged = connection, []   # type: Any, List[Tuple[str, str]]
@@ -200,14 +205,14 @@ def _set_clock(connection: Any, now: datetime) -> None:
     run_on(connection, statements.TICK, [now])
 
 
-def _run(handler: Handler, job: Job, raw: Optional[psycopg.Connection[Any]]) -> "tuple[outcome.Outcome, Any]":
+def _run(handler: Handler, job: Job[Any], raw: Optional[psycopg.Connection[Any]]) -> "tuple[outcome.Outcome, Any]":
     """Runs the handler in a savepoint if the test has a transaction, so that a failed statement does not abort that transaction.
     As with a worker, writes, saved steps, and waits of the handler persist even if the handler raises."""
     within = raw is not None and raw.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
     came: "tuple[outcome.Outcome, Any]"
     with raw.transaction() if raw is not None and within else contextlib.nullcontext():
         try:
-            value = plain_result(job.kind, handler(job))
+            value = job.returned(plain_result(job.kind, handler(job)))
             came = outcome.of_return(value, job.ended), value
         except BaseException as error:   # noqa: B902: a handler's exception is its job's outcome
             if isinstance(error, (KeyboardInterrupt, AssertionError)):
@@ -218,7 +223,7 @@ def _run(handler: Handler, job: Job, raw: Optional[psycopg.Connection[Any]]) -> 
     return came
 
 
-def _finish(connection: Any, job: Job, came: "tuple[outcome.Outcome, Any]") -> Ended:
+def _finish(connection: Any, job: Job[Any], came: "tuple[outcome.Outcome, Any]") -> Ended:
     what, value = came
     lease = [job.id, job.lease]
 

@@ -10,23 +10,27 @@ import threading
 import time
 from datetime import datetime
 from queue import SimpleQueue
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Generic, Iterator, List, Mapping, Optional, Sequence, Tuple, overload
 
 import psycopg
 
 from . import connect, outcome, statements
-from .base import Attempt, BaseWorker, RunsEnd, is_coroutine_function, plain_result
+from .base import Attempt, BaseWorker, RunsEnd, plain_result
 from .core import Core
 from .enqueue import run_on
 from .errors import Delay, OptionError
+from .handlers import is_coroutine_function
 from .job import BaseJob, Call
+from .kinds import Kind, Payload, Result
 
-Handler = Callable[["Job"], Any]
+Handler = Callable[["Job[Any]"], Any]
 
 
-class Job(BaseJob):
+class Job(BaseJob, Generic[Payload]):
     """The job that a handler receives. Its properties are the columns of the claim: id, kind, payload, attempt, metadata, and so
     on."""
+
+    payload: Payload
 
     def __init__(self, row: statements.Row, connections: connect.Connections, heartbeat_timeout: Optional[float] = None) -> None:
         super().__init__(row, heartbeat_timeout)
@@ -114,12 +118,13 @@ class Worker(BaseWorker[Handler]):
     """Serves one queue or several queues. handlers maps each kind to a function; @worker.handler("kind") registers a handler, too."""
 
     def _set_up(self) -> None:
-        self._work: SimpleQueue[Tuple[Job, Core]] = SimpleQueue()
+        self._work: SimpleQueue[Tuple[Job[Any], Core]] = SimpleQueue()
         self._threads: List[threading.Thread] = []
 
     def start(self) -> None:
         """Connects and starts working in threads, until stop() is called. Installs no signal handlers."""
-        self._core = core = self._new_core()   # before start(), because the threads use it at once
+        core = self._new_core()
+        self._core = core   # before start(), because the threads use it at once
         try:
             core.start()
         except BaseException:
@@ -145,6 +150,14 @@ class Worker(BaseWorker[Handler]):
         in the main thread."""
         return run_all([self], signals)
 
+    @overload
+    def handler(self, kind: str) -> Callable[[Handler], Handler]: ...
+    @overload
+    def handler(self, kind: Kind[Payload, Result]) -> Callable[[Callable[[Job[Payload]], Result]], Callable[[Job[Payload]], Result]]: ...
+    def handler(self, kind: Any) -> Any:
+        """Registers the decorated function as the handler of a kind."""
+        return self._decorator(kind)
+
     def _register(self, kind: str, function: Handler) -> None:
         if is_coroutine_function(function):
             raise OptionError(f"the handler of kind {kind!r} must be a plain function, since coroutines are for AsyncWorker; it is {function!r}")
@@ -155,7 +168,7 @@ class Worker(BaseWorker[Handler]):
     def _connect_to(self, conninfo: connect.Conninfo) -> connect.Connections:
         return connect.Connections(conninfo, self._server_options, self._connections_name)
 
-    def _make_job(self, row: statements.Row, connections: connect.Connections, heartbeat_timeout: Optional[float]) -> Job:
+    def _make_job(self, row: statements.Row, connections: connect.Connections, heartbeat_timeout: Optional[float]) -> Job[Any]:
         return Job(row, connections, heartbeat_timeout)
 
     def _run(self, job: BaseJob, core: Core) -> None:
@@ -172,11 +185,11 @@ class Worker(BaseWorker[Handler]):
         while True:
             self._handle(*self._work.get())
 
-    def _handle(self, job: Job, core: Core) -> None:
+    def _handle(self, job: Job[Any], core: Core) -> None:
         try:
             with self.tracer.process(job, self.options) as span:
                 with Attempt(job, span, core.collisions, self.failures) as attempt:
-                    attempt.value = plain_result(job.kind, self._handler_of(job)(job))
+                    attempt.value = job.returned(plain_result(job.kind, self._handler_of(job)(job)))
                 ended = attempt.outcome
         except BaseException as error:   # noqa: B902: includes errors of the tracer, because the job must not hang
             ended = outcome.of_error(error, job.cancelled, job.ended)
