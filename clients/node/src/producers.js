@@ -34,7 +34,7 @@ export const ids = list(listedId);
 // "@ref" names another object of the same call.
 const dependencies = list((value, option) => (typeof value === 'string' && value.startsWith('@') ? value : listedId(value, option)));
 // The message does not show the values, because they may be payloads.
-function mustBeArray(option, values) {
+export function mustBeArray(option, values) {
     if (!Array.isArray(values)) throw new OptionError(`option ${option} must be an array, but is of type ${typeof values}`);
 }
 /** Returns the text. The message does not show other values, because they may be misplaced payloads. */
@@ -81,6 +81,7 @@ const OPTIONS_OF_MANY = {
     runAts: ['run_ats', 'timestamptz[]', list(toTime)],
     priorities: ['priorities', 'int[]', list(same)],
 };
+export const OPTION_NAMES_OF_MANY = Object.keys(OPTIONS_OF_MANY);
 
 /**
  * Enqueues one job and returns its ID. connection: a client, pool, or transaction of pg, Knex, or TypeORM. Omitted options get
@@ -101,7 +102,7 @@ export async function enqueue(connection, queue = 'default', payload = {}, optio
 /** Enqueues one job per payload, in one statement: [{id, isNew}]. */
 export async function enqueueMany(connection, queue, payloads, options = {}) {
     mustBeArray('payloads', payloads);
-    checkNames(options, Object.keys(OPTIONS_OF_MANY), 'an enqueue');
+    checkNames(options, OPTION_NAMES_OF_MANY, 'an enqueue');
     return sending({ queue, count: payloads.length }, async (send) => {
         const metadata = send.into(options.metadata);
         const { names, values } = argumentsOf({ ...options, metadata }, OPTIONS_OF_MANY, 3);

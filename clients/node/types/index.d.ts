@@ -1,5 +1,7 @@
 import type { Client, ClientConfig } from 'pg';
 
+export * from './kinds.js';
+
 export type Reason = 'cancel' | 'lost' | 'stopping';
 /** Seconds, or interval text. */
 export type Interval = number | string;
