@@ -1,8 +1,9 @@
 """Code that mypy --strict must accept, except for the lines with "type: ignore", which it must reject. Is not run."""
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
-from typing import Dict, List, Union
+from typing import Any, Callable, Dict, Iterator, List, Union
 
 import jobq
 from jobq.testing import drain, run_inline
@@ -76,3 +77,16 @@ def wrong_key(job: jobq.Job[SendMail]) -> Receipt:
 
 
 either: jobq.Kind[Union[SendMail, Receipt], List[int]] = jobq.Kind("either", Union[SendMail, Receipt], result=List[int])
+
+
+def store_tenant(enqueuing: jobq.Enqueuing) -> None:
+    for spec in enqueuing.specs:
+        spec["metadata"] = {"tenant": 7}
+
+
+@contextlib.contextmanager
+def around(job: jobq.Job[Any]) -> Iterator[None]:
+    yield
+
+
+remove: Callable[[], None] = jobq.use(enqueue=store_tenant, handle=around)

@@ -9,14 +9,15 @@ from .enqueue import (Enqueued, aenqueue, aenqueue_jobs, aenqueue_many, enqueue,
 from .errors import Cancelled, Fail, Lost, OptionError, Release, Snooze, Stop, Stopping, Waiting
 from .job import TimedOut
 from .kinds import Kind
+from .middleware import Enqueuing, use
 from .options import Options, options_of_environment
 from .aio import AsyncJob, AsyncWorker
 from .serve import serve
 from .worker import Job, Worker
 
 __all__ = [
-    "AsyncCombinedEnqueue", "AsyncJob", "AsyncWorker", "Cancelled", "Cluster", "CombinedEnqueue", "Enqueued", "Fail", "Job", "Kind", "Lost",
+    "AsyncCombinedEnqueue", "AsyncJob", "AsyncWorker", "Cancelled", "Cluster", "CombinedEnqueue", "Enqueued", "Enqueuing", "Fail", "Job", "Kind", "Lost",
     "OptionError", "Options", "Release", "Snooze", "Stop", "Stopping", "TimedOut", "Waiting", "Worker", "acreate_batch", "aenqueue",
     "aenqueue_jobs", "aenqueue_many", "aget_batch", "aseal_batch", "create_batch", "enqueue", "enqueue_jobs", "enqueue_many", "get_batch",
-    "options_of_environment", "seal_batch", "serve",
+    "options_of_environment", "seal_batch", "serve", "use",
 ]

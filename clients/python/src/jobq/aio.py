@@ -20,6 +20,8 @@ from .enqueue import arun_on
 from .errors import Delay
 from .job import BaseJob, Call
 from .kinds import Kind, Payload, Result
+from .middleware import ahandling, enqueuing
+from .parameters import specs_of
 
 AsyncHandler = Callable[["AsyncJob[Any]"], Awaitable[Any]]
 
@@ -88,7 +90,9 @@ class AsyncJob(BaseJob, Generic[Payload]):
         """Enqueues jobs once, even if the job is retried. See Job.spawn()."""
         with self._lease_held():
             async with self.connection() as connection:
-                return list((await self._ask(connection, *self._spawn(name, specs)))[1])
+                with enqueuing([dict(spec) for spec in specs_of(specs)]) as call:
+                    call.ids = list((await self._ask(connection, *self._spawn(name, call.specs)))[1])
+                    return call.ids
 
     async def _suspend(self, call: Call) -> Any:
         """Makes a call that may end the attempt."""
@@ -235,8 +239,10 @@ class AsyncWorker(BaseWorker[AsyncHandler]):
         try:
             with self.tracer.process(job, self.options) as span:
                 with Attempt(job, span, core.collisions, self.failures) as attempt:
-                    value: Any = self._handler_of(job)(job)
-                    attempt.value = job.returned(await value if inspect.isawaitable(value) else value)
+                    job.must_be_readable()
+                    async with ahandling(job):
+                        value: Any = self.handlers[job.kind](job)
+                        attempt.value = job.returned(await value if inspect.isawaitable(value) else value)
                 ended = attempt.outcome
         except BaseException as error:   # noqa: B902: from the tracer, or a cancellation before the handler has started
             ended = outcome.of_error(error, job.cancelled, job.ended)

@@ -113,12 +113,6 @@ class BaseWorker(Generic[Handler]):
         log.info("%s: stopped", self.options.worker_id)
         return 0 if self._core.clean else 1
 
-    # ---- a slot
-
-    def _handler_of(self, job: BaseJob) -> Handler:
-        job.must_be_readable()
-        return self.handlers[job.kind]
-
     # ---- called by the claiming thread
 
     def _begin(self, row: Mapping[str, Any], conninfo: connect.Conninfo) -> BaseJob:

@@ -9,12 +9,12 @@ from typing import Any, AsyncContextManager, AsyncIterator, Callable, ContextMan
 
 import psycopg
 
-from . import tracing
 from .cluster import Cluster
 from .connect import is_broken
 from .enqueue import Call as SqlCall
 from .enqueue import arun_enqueue, check_names, enqueue, run_enqueue
 from .errors import OptionError
+from .middleware import enqueuing
 from .statements import specs_as_json
 
 MOST = 1000                # jobs in one statement
@@ -85,11 +85,6 @@ class _Attempts:
             call.answer = error
 
 
-def _job(queue: str, payload: Any, given: Dict[str, Any], sending: tracing.Sending) -> Dict[str, Any]:
-    metadata = tracing.with_context(given.get("metadata"), sending.carrier)
-    return {**given, "queue": queue, "payload": {} if payload is None else payload, "metadata": metadata}
-
-
 def _answer_all(calls: List[_Call]) -> None:
     """Lets the calls fail that have no answer because the insertion was interrupted, for example by KeyboardInterrupt."""
     for call in calls:
@@ -113,10 +108,10 @@ class CombinedEnqueue:
     def __call__(self, queue: str = "default", payload: Any = None, **given: Any) -> int:
         """Returns the ID of the job. The parameters are those of enqueue()."""
         check_names(type(self).__name__, given, enqueue)
-        with tracing.sending(queue) as sending:
-            call = _Call(_job(queue, payload, given, sending))
+        with enqueuing([{**given, "queue": queue, "payload": {} if payload is None else payload}]) as enqueued:
+            call = _Call(enqueued.specs[0])
             self._enqueue(call)
-            sending.enqueued(call.result())
+            enqueued.ids = [call.result()]
         return call.result()
 
     def _enqueue(self, call: _Call) -> None:
@@ -167,10 +162,10 @@ class AsyncCombinedEnqueue:
     async def __call__(self, queue: str = "default", payload: Any = None, **given: Any) -> int:
         """Returns the ID of the job. The parameters are those of enqueue()."""
         check_names(type(self).__name__, given, enqueue)
-        with tracing.sending(queue) as sending:
-            call = _Call(_job(queue, payload, given, sending))
+        with enqueuing([{**given, "queue": queue, "payload": {} if payload is None else payload}]) as enqueued:
+            call = _Call(enqueued.specs[0])
             await self._enqueue(call)
-            sending.enqueued(call.result())
+            enqueued.ids = [call.result()]
         return call.result()
 
     async def _enqueue(self, call: _Call) -> None:

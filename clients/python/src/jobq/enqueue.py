@@ -14,9 +14,9 @@ from typing import AbstractSet, Any, Dict, Iterable, List, Mapping, NamedTuple, 
 import psycopg
 from psycopg.rows import tuple_row
 
-from . import tracing
 from .cluster import Cluster
-from .errors import Delay
+from .errors import Delay, OptionError
+from .middleware import Enqueuing, enqueuing
 from .parameters import OPTIONS, OPTIONS_OF_MANY, TYPES, payloads_of, queue_of, specs_of, value_of
 from .statements import as_json, in_json, specs_as_json
 
@@ -30,6 +30,7 @@ class Enqueued(NamedTuple):
 
 
 Call = Tuple[str, List[Any]]
+Spec = Dict[str, Any]
 _MANY = "SELECT job_id, is_new FROM jobq_enqueue_many(%s::text, %s::jsonb[]"
 _JOBS = "SELECT job_id, is_new FROM jobq_enqueue_jobs(%s::jsonb)"
 
@@ -43,22 +44,16 @@ def enqueue(connection: Any, queue: str = "default", payload: Any = None, *, kin
             expires_at: Optional[datetime] = None, expires_in: Optional[Interval] = None, batch_id: Optional[int] = None,
             limits: Optional[Sequence[str]] = None, metadata: Optional[Mapping[str, Any]] = None) -> int:
     """Enqueues one job and returns its ID. The default payload is {}. Parameters that are None get jobq_enqueue's defaults."""
-    given = {name: value for name, value in locals().items() if name not in ("connection", "queue", "payload")}
-    with tracing.sending(queue) as sending:
-        call = _one(queue, payload, given, sending)
-        job_id = int(run_enqueue(connection, call, [{**given, "queue": queue}])[0][0])
-        sending.enqueued(job_id)
-    return job_id
+    given = {name: value for name, value in locals().items() if name != "connection"}
+    with enqueuing([given]) as call:
+        return _enqueued(call, run_enqueue(connection, *_one(call.specs[0])))[0].job_id
 
 
 async def aenqueue(connection: Any, queue: str = "default", payload: Any = None, **given: Any) -> int:
     """Enqueues one job on an async connection. See enqueue()."""
     check_names("aenqueue", given, enqueue)
-    with tracing.sending(queue) as sending:
-        call = _one(queue, payload, given, sending)
-        job_id = int((await arun_enqueue(connection, call, [{**given, "queue": queue}]))[0][0])
-        sending.enqueued(job_id)
-    return job_id
+    with enqueuing([{"queue": queue, "payload": payload, **given}]) as call:
+        return _enqueued(call, await arun_enqueue(connection, *_one(call.specs[0])))[0].job_id
 
 
 def enqueue_many(connection: Any, queue: str, payloads: Iterable[Any], *, kind: Optional[str] = None,
@@ -71,68 +66,65 @@ def enqueue_many(connection: Any, queue: str, payloads: Iterable[Any], *, kind: 
                  expires_at: Optional[datetime] = None, expires_in: Optional[Interval] = None, batch_id: Optional[int] = None,
                  limits: Optional[Sequence[str]] = None, metadata: Optional[Mapping[str, Any]] = None) -> List[Enqueued]:
     """Enqueues one job per payload, in one statement. Parameters that are None get jobq_enqueue_many's defaults."""
-    given = {name: value for name, value in locals().items() if name not in ("connection", "queue", "payloads")}
-    texts = [as_json(payload) for payload in payloads_of(payloads)]
-    with tracing.sending(queue, len(texts)) as sending:
-        return _enqueued(run_enqueue(connection, _many(queue, texts, given, sending), _jobs_of_many(queue, len(texts), given)))
+    given = {name: value for name, value in locals().items() if name != "connection"}
+    with enqueuing([{**given, "payloads": payloads_of(payloads)}]) as call:
+        return _enqueued(call, run_enqueue(connection, *_many(call.specs[0])))
 
 
 async def aenqueue_many(connection: Any, queue: str, payloads: Iterable[Any], **given: Any) -> List[Enqueued]:
     """Enqueues one job per payload on an async connection. See enqueue_many()."""
     check_names("aenqueue_many", given, enqueue_many)
-    texts = [as_json(payload) for payload in payloads_of(payloads)]
-    with tracing.sending(queue, len(texts)) as sending:
-        return _enqueued(await arun_enqueue(connection, _many(queue, texts, given, sending), _jobs_of_many(queue, len(texts), given)))
+    with enqueuing([{"queue": queue, "payloads": payloads_of(payloads), **given}]) as call:
+        return _enqueued(call, await arun_enqueue(connection, *_many(call.specs[0])))
 
 
 def enqueue_jobs(connection: Any, specs: Iterable[Mapping[str, Any]]) -> List[Enqueued]:
     """Enqueues one job per object. The keys of an object are the parameters of enqueue(), and "ref", a name to which the
     depends_on of other objects in the call may refer."""
-    found = specs_of(specs)
-    with tracing.sending(_one_queue(found), len(found)) as sending:
-        return _enqueued(run_enqueue(connection, _jobs(found, sending), found))
+    with enqueuing([dict(spec) for spec in specs_of(specs)]) as call:
+        return _enqueued(call, run_enqueue(connection, *_jobs(call.specs)))
 
 
 async def aenqueue_jobs(connection: Any, specs: Iterable[Mapping[str, Any]]) -> List[Enqueued]:
     """Enqueues one job per object on an async connection. See enqueue_jobs()."""
-    found = specs_of(specs)
-    with tracing.sending(_one_queue(found), len(found)) as sending:
-        return _enqueued(await arun_enqueue(connection, _jobs(found, sending), found))
+    with enqueuing([dict(spec) for spec in specs_of(specs)]) as call:
+        return _enqueued(call, await arun_enqueue(connection, *_jobs(call.specs)))
 
 
-# ---- the SQL calls
+# ---- the SQL calls, and what decides the shards of their jobs
 
-def _one(queue: str, payload: Any, given: Dict[str, Any], sending: tracing.Sending) -> Call:
-    names, values = _arguments(given, sending, OPTIONS)
-    return (f"SELECT jobq_enqueue(%s::text, %s::jsonb{names})", [queue_of(queue), "{}" if payload is None else as_json(payload), *values])
-
-
-def _many(queue: str, payloads: List[str], given: Dict[str, Any], sending: tracing.Sending) -> Call:
-    names, values = _arguments(given, sending, OPTIONS_OF_MANY)
-    return f"{_MANY}{names})", [queue_of(queue), payloads, *values]
+def _one(spec: Spec) -> Tuple[Call, List[Spec]]:
+    names, values = _arguments(spec, OPTIONS)
+    payload = spec.get("payload")
+    return (f"SELECT jobq_enqueue(%s::text, %s::jsonb{names})",
+            [queue_of(spec.get("queue", "default")), "{}" if payload is None else as_json(payload), *values]), [spec]
 
 
-def _jobs(specs: List[Mapping[str, Any]], sending: tracing.Sending) -> Call:
-    return _JOBS, [specs_as_json([{**spec, "metadata": tracing.with_context(spec.get("metadata"), sending.carrier)} for spec in specs])]
+def _many(spec: Spec) -> Tuple[Call, List[Spec]]:
+    queue, payloads = queue_of(spec.get("queue", "default")), [as_json(payload) for payload in spec["payloads"]]
+    names, values = _arguments(spec, OPTIONS_OF_MANY)
+    keys = {name: list(spec[f"{name}s"]) for name in ("unique_key", "group_key", "concurrency_key") if spec.get(f"{name}s") is not None}
+    common = {"queue": queue, "batch_id": spec.get("batch_id"), "limits": spec.get("limits")}
+    return (f"{_MANY}{names})", [queue, payloads, *values]), [
+        {**common, **{name: values[number] if number < len(values) else None for name, values in keys.items()}} for number in range(len(payloads))]
 
 
-def _jobs_of_many(queue: str, count: int, given: Mapping[str, Any]) -> List[Dict[str, Any]]:
-    """Returns what decides the shard of each job."""
-    keys = {name: list(given[f"{name}s"]) for name in ("unique_key", "group_key", "concurrency_key") if given.get(f"{name}s") is not None}
-    common = {"queue": queue, "batch_id": given.get("batch_id"), "limits": given.get("limits")}
-    return [{**common, **{name: values[number] if number < len(values) else None for name, values in keys.items()}} for number in range(count)]
+def _jobs(specs: List[Spec]) -> Tuple[Call, List[Spec]]:
+    return (_JOBS, [specs_as_json(specs)]), specs
 
 
-def _arguments(given: Mapping[str, Any], sending: tracing.Sending, keys: AbstractSet[str]) -> Tuple[str, List[Any]]:
+def _arguments(spec: Spec, keys: AbstractSet[str]) -> Tuple[str, List[Any]]:
     """Returns the arguments as SQL, and their values. keys: the arguments that are keys of the parameter options."""
     names, values = "", []
-    given = {**given, "metadata": tracing.with_context(given.get("metadata"), sending.carrier)}
+    given = {name: value for name, value in spec.items() if value is not None and name not in ("queue", "payload", "payloads")}
     for name, value in given.items():
-        if value is None or name in keys:
+        if name in keys:
             continue
+        if name not in TYPES:
+            raise OptionError(f'argument "{name}" does not exist; the arguments are queue, payload, {", ".join(TYPES)}')
         names += f", {name} => %s::{TYPES[name]}"
         values.append(as_json(value) if name == "metadata" else value_of(name, value))
-    options = {name: in_json(name, value) for name, value in given.items() if value is not None and name in keys}
+    options = {name: in_json(name, value) for name, value in given.items() if name in keys}
     if options:
         names += ", options => %s::jsonb"
         values.append(as_json(options))
@@ -146,23 +138,21 @@ def check_names(function: str, given: Mapping[str, Any], like: Any) -> None:
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
 
 
-def _one_queue(specs: Sequence[Mapping[str, Any]]) -> Optional[str]:
-    queues = {str(spec.get("queue", "default")) for spec in specs}
-    return queues.pop() if len(queues) == 1 else None
-
-
-def _enqueued(rows: Iterable[Any]) -> List[Enqueued]:
-    return [Enqueued(int(row[0]), bool(row[1])) for row in rows]
+def _enqueued(call: Enqueuing, rows: Iterable[Any]) -> List[Enqueued]:
+    """Returns the jobs of these rows, and tells the middleware about them."""
+    found = [Enqueued(int(row[0]), len(row) == 1 or bool(row[1])) for row in rows]
+    call.ids = [one.job_id for one in found]
+    return found
 
 
 # ---- kinds of connections
 
-def run_enqueue(connection: Any, call: Call, jobs: Sequence[Mapping[str, Any]]) -> List[Any]:
+def run_enqueue(connection: Any, call: Call, jobs: Sequence[Spec]) -> List[Any]:
     """Executes a call that enqueues these jobs, and returns the rows as tuples."""
     return connection.enqueue(jobs, *call) if isinstance(connection, Cluster) else run_on(connection, *call)
 
 
-async def arun_enqueue(connection: Any, call: Call, jobs: Sequence[Mapping[str, Any]]) -> List[Any]:
+async def arun_enqueue(connection: Any, call: Call, jobs: Sequence[Spec]) -> List[Any]:
     if isinstance(connection, Cluster):
         return await asyncio.to_thread(connection.enqueue, jobs, *call)
     return await arun_on(connection, *call)

@@ -18,6 +18,7 @@ from .errors import Delay, Waiting
 from .job import BaseJob
 from .kinds import Kind
 from .lines import Line, checked
+from .middleware import handling
 from .options import Options
 from .parameters import interval, moment, specs_of
 from .worker import Handler, Job
@@ -90,7 +91,8 @@ def run_inline(handler: Callable[[Job[Any]], Any], payload: Any = None, *, conne
         payload = kind.spec(payload)["payload"]
         [(name, handler)] = kind.handler(handler).items()
     job = InlineJob(payload, connection, str(name), attempt, progress, metadata, dict(steps or {}), dict(signals or {}))
-    returned = plain_result(job.kind, handler(job))
+    with handling(job):
+        returned = plain_result(job.kind, handler(job))
     if not job.completed:
         job.result = json.loads(statements.as_json(job.returned(returned)))
     return job
@@ -212,7 +214,8 @@ def _run(handler: Handler, job: Job[Any], raw: Optional[psycopg.Connection[Any]]
     came: "tuple[outcome.Outcome, Any]"
     with raw.transaction() if raw is not None and within else contextlib.nullcontext():
         try:
-            value = job.returned(plain_result(job.kind, handler(job)))
+            with handling(job):
+                value = job.returned(plain_result(job.kind, handler(job)))
             came = outcome.of_return(value, job.ended), value
         except BaseException as error:   # noqa: B902: a handler's exception is its job's outcome
             if isinstance(error, (KeyboardInterrupt, AssertionError)):

@@ -4,11 +4,14 @@ stored in the job's metadata as traceparent and tracestate (W3C)."""
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Dict, Iterator, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Dict, Iterator, Mapping, Optional
 
 from .job import BaseJob
 from .options import Options
 from .outcome import COMPLETE, FAIL, RELEASE, SNOOZE, VERIFY, Outcome, is_failure
+
+if TYPE_CHECKING:
+    from .middleware import Enqueuing
 
 try:
     from opentelemetry import trace
@@ -37,33 +40,30 @@ def with_context(metadata: Optional[Mapping[str, Any]], carrier: Mapping[str, st
 
 
 @contextlib.contextmanager
-def sending(queue: Optional[str], count: Optional[int] = None) -> Iterator["Sending"]:
-    """Opens a span for an enqueue, but only inside another span, because a trace of a single INSERT is useless. queue: None for
-    several."""
+def sending(call: "Enqueuing") -> Iterator[None]:
+    """Middleware that opens a span for an enqueue, but only inside another span, because a trace of a single INSERT is useless."""
     if trace is None or not trace.get_current_span().get_span_context().is_valid:
-        yield Sending({}, None)
+        yield
         return
+    queues = {str(spec.get("queue", "default")) for spec in call.specs}
+    queue = queues.pop() if len(queues) == 1 else None
     attributes = _attributes("send", queue)
-    if count is not None:
+    count = sum(len(spec["payloads"]) if "payloads" in spec else 1 for spec in call.specs)
+    if count != 1:
         attributes["messaging.batch.message_count"] = count
     name = "send" if queue is None else f"send {queue}"
     with trace.get_tracer("jobq").start_as_current_span(name, kind=trace.SpanKind.PRODUCER, attributes=attributes) as span:
         carrier: Dict[str, str] = {}
         TraceContextTextMapPropagator().inject(carrier)
+        for spec in call.specs:
+            spec["metadata"] = with_context(spec.get("metadata"), carrier)
         try:
-            yield Sending(carrier, span)
+            yield
         except BaseException as error:   # recorded by the API, then raised again
             _set_error_type(span, error)
             raise
-
-
-class Sending:
-    def __init__(self, carrier: Dict[str, str], span: Any) -> None:
-        self.carrier, self.span = carrier, span
-
-    def enqueued(self, job_id: int) -> None:
-        if self.span is not None:
-            self.span.set_attribute("messaging.message.id", str(job_id))
+        if count == 1 and call.ids:
+            span.set_attribute("messaging.message.id", str(call.ids[0]))
 
 
 class Span:

@@ -22,6 +22,8 @@ from .errors import Delay, OptionError
 from .handlers import is_coroutine_function
 from .job import BaseJob, Call
 from .kinds import Kind, Payload, Result
+from .middleware import enqueuing, handling
+from .parameters import specs_of
 
 Handler = Callable[["Job[Any]"], Any]
 
@@ -99,8 +101,9 @@ class Job(BaseJob, Generic[Payload]):
 
     def spawn(self, name: str, specs: Sequence[Mapping[str, Any]]) -> List[int]:
         """Enqueues jobs once, even if this job is retried, and returns their IDs."""
-        with self._lease_held(), self.connection() as connection:
-            return list(self._ask(connection, *self._spawn(name, specs))[1])
+        with self._lease_held(), self.connection() as connection, enqueuing([dict(spec) for spec in specs_of(specs)]) as call:
+            call.ids = list(self._ask(connection, *self._spawn(name, call.specs))[1])
+            return call.ids
 
     def _suspend(self, call: Call) -> Any:
         """Makes a call that may end the attempt."""
@@ -189,7 +192,9 @@ class Worker(BaseWorker[Handler]):
         try:
             with self.tracer.process(job, self.options) as span:
                 with Attempt(job, span, core.collisions, self.failures) as attempt:
-                    attempt.value = job.returned(plain_result(job.kind, self._handler_of(job)(job)))
+                    job.must_be_readable()
+                    with handling(job):
+                        attempt.value = job.returned(plain_result(job.kind, self.handlers[job.kind](job)))
                 ended = attempt.outcome
         except BaseException as error:   # noqa: B902: includes errors of the tracer, because the job must not hang
             ended = outcome.of_error(error, job.cancelled, job.ended)
