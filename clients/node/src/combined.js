@@ -1,8 +1,8 @@
 // Combines concurrent enqueues into one statement, similar to the server's group commit.
 import { isBroken } from './connection.js';
 import { OptionError, checkNames } from './errors.js';
+import { enqueuing } from './middleware.js';
 import { OPTION_NAMES, run, specsOf } from './producers.js';
-import { sending } from './tracing.js';
 import { toJson } from './values.js';
 
 const MOST = 1000;                  // jobs in one statement
@@ -64,11 +64,12 @@ export function combinedEnqueue(pool, options = {}) {
         setImmediate(insertAll);    // after the other calls that are ready now
     });
 
-    return (queue = 'default', payload = {}, jobOptions = {}) => sending({ queue }, async (send) => {
+    return async (queue = 'default', payload = {}, jobOptions = {}) => {
         checkNames(jobOptions, OPTION_NAMES, 'an enqueue');
-        const [spec] = specsOf([{ ...jobOptions, queue, metadata: send.into(jobOptions.metadata) }]);
-        const id = await add(spec, `{"payload":${toJson(payload, 'the payload')},${toJson(spec).slice(1)}`);
-        send.enqueued(id);
+        const [{ id }] = await enqueuing([{ ...jobOptions, queue, payload }], async ([{ payload, ...others }]) => {
+            const [spec] = specsOf([others]);
+            return [{ id: await add(spec, `{"payload":${toJson(payload, 'the payload')},${toJson(spec).slice(1)}`) }];
+        });
         return id;
-    });
+    };
 }

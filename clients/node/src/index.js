@@ -5,6 +5,7 @@ export { ClusterWorker } from './cluster_worker.js';
 export { combinedEnqueue } from './combined.js';
 export { Cancelled, Fail, OptionError, Release, Snooze, Suspended } from './errors.js';
 export { defineKind } from './kinds.js';
+export { use } from './middleware.js';
 export { optionsOfEnvironment } from './options.js';
 export { enqueue, enqueueJobs, enqueueMany } from './producers.js';
 export { run } from './run.js';

@@ -2,9 +2,10 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { isBroken, isLostLease } from './connection.js';
 import { Cancelled, Suspended, checkNames } from './errors.js';
+import { enqueuing } from './middleware.js';
 import { isFinished } from './outcome.js';
 import { AWAIT, AWAIT_JOBS, COMPLETE_MUST_HOLD, SLEEP, SPAWN, STEP, STEP_DONE } from './statements.js';
-import { ids as idsOf, specsOf } from './producers.js';
+import { copiesOf, ids as idsOf, specsOf } from './producers.js';
 import { timeOf, toJson, toOwnInterval, toTime } from './values.js';
 
 const inTransaction = new AsyncLocalStorage();
@@ -139,8 +140,11 @@ export class Job {
     /** Enqueues child jobs once, even if this job is retried, and returns their IDs. specs: as in enqueueJobs(). */
     spawn(name, specs) {
         return this.#exclusively(async (client) => {
-            const [{ job_ids: ids }] = await this.#ask(client, SPAWN, name, toJson(specsOf(specs)));
-            return ids;
+            const children = await enqueuing(copiesOf(specs), async (specs) => {
+                const [{ job_ids: ids }] = await this.#ask(client, SPAWN, name, toJson(specsOf(specs)));
+                return ids.map((id) => ({ id }));
+            });
+            return children.map(({ id }) => id);
         });
     }
 

@@ -2,7 +2,7 @@
 // one. With a Cluster, each call is a transaction of its own.
 import { Cluster } from './cluster.js';
 import { OptionError, checkNames } from './errors.js';
-import { sending } from './tracing.js';
+import { enqueuing } from './middleware.js';
 import { shown, toJson, toOwnInterval, toTime, types } from './values.js';
 
 // The options of enqueue(): the parameter of jobq_enqueue, its type, and a function (value, option name) that converts the value.
@@ -89,26 +89,26 @@ export const OPTION_NAMES_OF_MANY = Object.keys(OPTIONS_OF_MANY);
  */
 export async function enqueue(connection, queue = 'default', payload = {}, options = {}) {
     checkNames(options, OPTION_NAMES, 'an enqueue');
-    return sending({ queue }, async (send) => {
-        const metadata = send.into(options.metadata);
-        const { names, values } = argumentsOf({ ...options, metadata }, OPTIONS, 3);
+    const [{ id }] = await enqueuing([{ ...options, queue, payload }], async ([spec]) => {
+        const { queue, payload, ...others } = spec;
+        const { names, values } = argumentsOf(others, OPTIONS, 3);
         const [{ id }] = await run(connection, `SELECT jobq_enqueue($1::text, $2::jsonb${names}) AS id`,
-            [textOf('queue', queue), toJson(payload, 'the payload'), ...values], () => specsOf([{ ...options, metadata, queue }]));
-        send.enqueued(String(id));
-        return String(id);
+            [textOf('queue', queue), toJson(payload, 'the payload'), ...values], () => specsOf([{ ...others, queue }]));
+        return [{ id: String(id) }];
     });
+    return id;
 }
 
 /** Enqueues one job per payload, in one statement: [{id, isNew}]. */
 export async function enqueueMany(connection, queue, payloads, options = {}) {
     mustBeArray('payloads', payloads);
     checkNames(options, OPTION_NAMES_OF_MANY, 'an enqueue');
-    return sending({ queue, count: payloads.length }, async (send) => {
-        const metadata = send.into(options.metadata);
-        const { names, values } = argumentsOf({ ...options, metadata }, OPTIONS_OF_MANY, 3);
+    return enqueuing([{ ...options, queue, payloads }], async ([spec]) => {
+        const { queue, payloads, ...others } = spec;
+        const { names, values } = argumentsOf(others, OPTIONS_OF_MANY, 3);
         const rows = await run(connection, `SELECT job_id, is_new FROM jobq_enqueue_many($1::text, $2::jsonb[]${names})`,
             [textOf('queue', queue), payloads.map((payload) => toJson(payload, 'a payload')), ...values],
-            () => payloads.map((_, number) => jobOfMany(queue, options, number)));
+            () => payloads.map((_, number) => jobOfMany(queue, others, number)));
         return rows.map(enqueued);
     });
 }
@@ -118,12 +118,8 @@ export async function enqueueMany(connection, queue, payloads, options = {}) {
  * objects.
  */
 export async function enqueueJobs(connection, specs) {
-    mustBeSpecs(specs);
-    const queues = new Set(specs.map(({ queue }) => queue ?? 'default'));
-    const queue = queues.size === 1 ? [...queues][0] : undefined;
-    return sending({ queue, count: specs.length }, async (send) => {
-        const traced = specs.map((spec) => ({ ...spec, metadata: send.into(spec.metadata) }));
-        const made = specsOf(traced);
+    return enqueuing(copiesOf(specs), async (specs) => {
+        const made = specsOf(specs);
         const rows = await run(connection, 'SELECT job_id, is_new FROM jobq_enqueue_jobs($1::jsonb)', [toJson(made)], () => made);
         return rows.map(enqueued);
     });
@@ -174,7 +170,14 @@ function mustBeSpecs(specs) {
     }
 }
 
+/** Returns copies of the specs, which middleware can change. */
+export function copiesOf(specs) {
+    mustBeSpecs(specs);
+    return specs.map((spec) => ({ ...spec }));
+}
+
 function argumentsOf(options, known, first) {
+    checkNames(options, Object.keys(known), 'an enqueue');
     let names = '';
     const values = [];
     const keys = {};

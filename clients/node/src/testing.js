@@ -3,6 +3,7 @@ import { Attempt } from './attempt.js';
 import { configurationOf, connect, sqlstate } from './connection.js';
 import { checkNames } from './errors.js';
 import { Job } from './job.js';
+import { handling } from './middleware.js';
 import { afterRefusal, ofError, ofReturn } from './outcome.js';
 import {
     AWAIT, AWAIT_JOBS, CLAIM, COMPLETE_MANY, COMPLETE_MUST_HOLD, FAIL, HEARTBEAT, RELEASE_MANY, SLEEP, SLEEPERS, SNOOZE, SPAWN, STEP,
@@ -172,7 +173,7 @@ async function mend(client, savepoint) {
 
 async function handle(handler, attempt) {
     try {
-        const value = await handler(new Job(attempt));
+        const value = await handling(new Job(attempt), handler);
         const outcome = ofReturn(value, attempt.state);
         return { outcome, value, error: outcome.error };
     } catch (error) {

@@ -4,7 +4,6 @@ import { openTelemetry } from './driver.js';
 import { typeOf } from './values.js';
 
 const TRACEPARENT = /^(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/;
-const NO_SENDING = { into: (metadata) => metadata, enqueued() {} };
 
 const tracer = () => openTelemetry.trace.getTracer('jobq');
 
@@ -15,18 +14,21 @@ const attributesOf = (operation, queue) => ({
     'messaging.operation.name': operation,
 });
 
-/** Runs work(send) of an enqueue in a span, but only inside another span, because a trace of a single INSERT is useless. */
-export async function sending({ queue, count }, work) {
-    if (!openTelemetry?.trace.getActiveSpan?.()) return work(NO_SENDING);
+/** Middleware that runs an enqueue in a span, but only inside another span, because a trace of a single INSERT is useless. */
+export async function sending(specs, next) {
+    if (!openTelemetry?.trace.getActiveSpan?.()) return next();
     const { context, trace, SpanKind } = openTelemetry;
+    const queues = new Set(specs.map(({ queue }) => queue ?? 'default'));
+    const queue = queues.size === 1 ? [...queues][0] : undefined;
     const attributes = attributesOf('send', queue);
-    if (count !== undefined) attributes['messaging.batch.message_count'] = count;
+    const count = specs.reduce((sum, { payloads }) => sum + (payloads?.length ?? 1), 0);
+    if (count !== 1) attributes['messaging.batch.message_count'] = count;
     const span = tracer().startSpan(queue === undefined ? 'send' : `send ${queue}`, { kind: SpanKind.PRODUCER, attributes });
+    for (const spec of specs) spec.metadata = withContext(spec.metadata, span.spanContext());
     try {
-        return await context.with(trace.setSpan(context.active(), span), () => work({
-            into: (metadata) => withContext(metadata, span.spanContext()),
-            enqueued: (id) => span.setAttribute('messaging.message.id', id),
-        }));
+        const ids = await context.with(trace.setSpan(context.active(), span), next);
+        if (count === 1) span.setAttribute('messaging.message.id', ids[0]);
+        return ids;
     } catch (error) {
         fail(span, error);
         throw error;

@@ -9,6 +9,7 @@ import { Heartbeats } from './heartbeats.js';
 import { Job } from './job.js';
 import { Load } from './load.js';
 import { loggerOf } from './logger.js';
+import { handling } from './middleware.js';
 import { checkedOptions } from './options.js';
 import { Pace, SHORT_WAIT } from './pace.js';
 import { presenceOf } from './presence.js';
@@ -131,7 +132,7 @@ export class Worker {
 
     #handle(attempt) {
         const handler = this.options.handlers[attempt.row.kind];
-        const { span, value } = processing(attempt.row, this.options, async () => handler(new Job(attempt)));
+        const { span, value } = processing(attempt.row, this.options, async () => handling(new Job(attempt), handler));
         attempt.span = span;
         value.then((result) => this.hand.returned(attempt, result), (error) => this.hand.threw(attempt, error))
             .finally(() => this.#giveBack(attempt));

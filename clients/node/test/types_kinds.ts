@@ -1,8 +1,8 @@
-// Compiled by tsc but not run: typed kinds that the types must accept, and uses of them that they must reject.
+// Compiled by tsc but not run: typed kinds and middleware that the types must accept, and uses of them that they must reject.
 import pg from 'pg';
 import * as v from 'valibot';
 import { z } from 'zod';
-import { Worker, defineKind, enqueueJobs } from 'jobq';
+import { Worker, defineKind, enqueueJobs, use } from 'jobq';
 import type { Kind } from 'jobq';
 import { drain } from 'jobq/testing';
 
@@ -53,3 +53,14 @@ void sendMail.handler(() => ({ id: 5 }));
 void plain.handler(async () => 'seven');
 // @ts-expect-error this is no schema
 void defineKind('wrong', { schema: { parse: () => 1 } });
+
+const remove: () => void = use({
+    async enqueue(specs, next) {
+        for (const spec of specs) spec.metadata = { ...spec.metadata, count: spec.payloads?.length ?? 1 };
+        const ids: string[] = await next();
+        console.log(ids);
+    },
+    handle: (job, next) => (job.attempt > 1 ? next() : undefined),
+});
+// @ts-expect-error the function does not exist
+use({ handler: () => remove() });

@@ -1,6 +1,7 @@
 import type { Client, ClientConfig } from 'pg';
 
 export * from './kinds.js';
+export * from './middleware.js';
 
 export type Reason = 'cancel' | 'lost' | 'stopping';
 /** Seconds, or interval text. */
