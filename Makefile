@@ -117,8 +117,9 @@ jobq--$(version).sql: $(wildcard src/sql/*.sql src/core/*.h) scripts/install_scr
 	sh scripts/install_script.sh > $@.new
 	mv $@.new $@
 
-# Released scripts stay installable, so the library must export the symbols that they name.
-build/exports.txt: jobq--$(version).sql $(DATA) scripts/exports.sh
+# Released scripts stay installable, so the library must export the symbols that they name. jobq_shard uses the library, too.
+shard_scripts = router/sql/shard/*.sql $(patsubst %,router/sql/%/jobq_shard--*.sql,releases upgrades)
+build/exports.txt: jobq--$(version).sql $(DATA) $(wildcard $(shard_scripts)) scripts/exports.sh
 	@mkdir -p build
 	bash scripts/exports.sh $(filter %.sql,$^) > $@.new
 	mv $@.new $@

@@ -80,6 +80,10 @@ KINDS = [
          setup="SELECT jobq_create_queue('bench', priority_ageing => '1 min')", each='priorities => (n % 10)::int'),
     Kind('complete_and_claim, one row', PATIENT),
     Kind('complete_and_claim, one row, 100 groups', PATIENT, each="group_keys => 'key ' || n % 100"),
+    # The last kind, because the database remains a shard. The statement is that of the clients (cluster.py, cluster.js).
+    Kind('enqueue into a shard', "SELECT jobq_enqueue('bench', '{\"n\": 1, \"text\": \"some\"}'), "
+         "jobq_shard.require_shard(1), jobq_shard.require_map(0);\n", jobs=0,
+         setup="CREATE EXTENSION IF NOT EXISTS jobq_shard; SELECT jobq_shard.join(1)"),
 ]
 
 # The parts of the table. A function of the server belongs to the first part whose pattern matches it; otherwise its cost is

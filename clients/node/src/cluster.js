@@ -82,7 +82,8 @@ export class Cluster {
         const [only] = shards;
         const shard = only === 'any' ? map.anyShard() : only;
         if (shards.size !== 1 || shard === undefined) return this.query({ text, values });
-        const checked = `${text}${/ FROM /.test(text) ? ',' : ' FROM'} jobq_shard.require_shard(${shard}), jobq_shard.require_map(${map.version})`;
+        const checks = `jobq_shard.require_shard(${shard}), jobq_shard.require_map(${map.version})`;
+        const checked = / FROM /.test(text) ? `${text}, (SELECT ${checks}) checks` : `${text}, ${checks}`;
         return await this.#onShard(shard, { text: checked, values, types }) ?? this.query({ text, values });
     }
 

@@ -22,35 +22,18 @@ CREATE TABLE jobq_shard.staying (
     PRIMARY KEY (queue, key)
 );
 
--- After a session has acquired a lock, it must see everything that other sessions have committed by then. With an older snapshot, a
--- key could be on two shards.
+-- The following functions are in the library of jobq (src/admin/shard_map.cpp), because each call to a shard calls them.
+
 --: raise 25001 in a transaction that keeps its first snapshot (REPEATABLE READ or SERIALIZABLE)
 CREATE FUNCTION jobq_shard.require_read_committed() RETURNS void
-    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
-        RAISE 'a shard of a cluster supports this call only in a READ COMMITTED transaction' USING ERRCODE = 'active_sql_transaction',
-            HINT = 'If the connection string of the shard contains options, add default_transaction_isolation to them.';
-    END IF;
-END
-$$;
+    AS 'MODULE_PATHNAME', 'jobq_shard_require_read_committed' LANGUAGE C STABLE;
 
 -- A router can have the address of the wrong shard, by mistake or because two shards have exchanged their addresses. The wrong
 -- shard must not answer, because it does not have the jobs that the router asks about, and a key that it accepted would be on two
 -- shards.
 --: raise JQR03 unless this database is the shard that the router expects
 CREATE FUNCTION jobq_shard.require_shard(shard_id integer) RETURNS void
-    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    mine integer := (SELECT s.shard_id FROM jobq.shard s);
-BEGIN
-    IF mine IS NULL THEN
-        RAISE 'the database is not a shard, but the router called shard %', require_shard.shard_id USING ERRCODE = 'JQR03';
-    ELSIF mine IS DISTINCT FROM require_shard.shard_id THEN
-        RAISE 'the database is shard %, but the router called shard %', mine, require_shard.shard_id USING ERRCODE = 'JQR03';
-    END IF;
-END
-$$;
+    AS 'MODULE_PATHNAME', 'jobq_shard_require_shard' LANGUAGE C VOLATILE;
 
 -- Each call that uses a map locks the table in ROW SHARE mode, and each change of the map locks it in EXCLUSIVE mode (lock_map). So
 -- no call uses an old map after the shard has taken over a new map. The lock is not an advisory lock, because every role that can
@@ -58,20 +41,7 @@ $$;
 -- of autovacuum conflicts only with EXCLUSIVE mode, and autovacuum gives way.
 --: raise JQR01 if the map of a router is older than the map of this shard, and JQR02 if it is newer
 CREATE FUNCTION jobq_shard.require_map(version bigint) RETURNS void
-    LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    mine bigint;
-BEGIN
-    PERFORM jobq_shard.require_read_committed();
-    LOCK TABLE jobq_shard.map IN ROW SHARE MODE;
-    SELECT m.version INTO STRICT mine FROM jobq_shard.map m;
-    IF mine > require_map.version THEN
-        RAISE 'the router has version % of the map, but the shard has version %', require_map.version, mine USING ERRCODE = 'JQR01';
-    ELSIF mine < require_map.version THEN
-        RAISE 'the router has version % of the map, but the shard has only version %', require_map.version, mine USING ERRCODE = 'JQR02';
-    END IF;
-END
-$$;
+    AS 'MODULE_PATHNAME', 'jobq_shard_require_map' LANGUAGE C VOLATILE;
 
 -- While a session waits for an EXCLUSIVE lock, all calls queue behind it, and a transaction that stays open can hold its ROW SHARE
 -- lock for any length of time. Therefore each wait is short, and calls continue between the waits. The waits become longer, because

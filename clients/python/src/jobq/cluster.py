@@ -90,7 +90,8 @@ class Cluster:
         shard = found.any_shard() if shard == ANY else shard
         if not isinstance(shard, int):
             return self.run(statement, parameters)
-        checks = f"{',' if ' FROM ' in statement else ' FROM'} jobq_shard.require_shard({shard}), jobq_shard.require_map({found.version})"
+        checks = f"jobq_shard.require_shard({shard}), jobq_shard.require_map({found.version})"
+        checked = f"{statement}, (SELECT {checks}) checks" if " FROM " in statement else f"{statement}, {checks}"
         connections = self._connections(shard)
         try:
             connection = connections.take()
@@ -98,7 +99,7 @@ class Cluster:
             self._forget(shard, connections)
             return self.run(statement, parameters)
         try:
-            return _execute(connections, connection, statement + checks, parameters)
+            return _execute(connections, connection, checked, parameters)
         except psycopg.Error as error:
             if error.sqlstate == _WRONG_SHARD:
                 self._forget(shard, connections)
