@@ -349,7 +349,11 @@ class SqlAlchemyTest(ServerTest):
             session.rollback()
         self.assertEqual(self.count(), 1)
 
-    def test_connection(self):
+    def test_part_of_the_connections_transaction(self):
+        with self.assertRaises(ZeroDivisionError), self.engine.begin() as connection:
+            jobq.enqueue(connection, self.queue)
+            raise ZeroDivisionError
+        self.assertEqual(self.count(), 0)
         with self.engine.begin() as connection:
             jobq.enqueue_jobs(connection, [{"queue": self.queue}])
         self.assertEqual(self.count(), 1)

@@ -8,6 +8,8 @@ whose names begin with "a" take psycopg's AsyncConnection, SQLAlchemy's AsyncCon
 from __future__ import annotations
 
 import asyncio
+import itertools
+import re
 from datetime import datetime
 from typing import AbstractSet, Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -165,7 +167,7 @@ def run_on(connection: Any, statement: str, parameters: Sequence[Any]) -> List[A
     if hasattr(connection, "get_bind") and hasattr(connection, "connection"):   # a SQLAlchemy Session
         connection = connection.connection()
     if hasattr(connection, "exec_driver_sql"):
-        return [tuple(row) for row in connection.exec_driver_sql(statement, tuple(parameters))]
+        return [tuple(row) for row in connection.exec_driver_sql(_of_driver(connection, statement), tuple(parameters))]
     with _plain_cursor(connection) as cursor:
         cursor.execute(statement, list(parameters))
         return list(cursor.fetchall())
@@ -177,10 +179,18 @@ async def arun_on(connection: Any, statement: str, parameters: Sequence[Any]) ->
     if hasattr(connection, "get_bind") and hasattr(connection, "connection"):   # a SQLAlchemy AsyncSession
         connection = await connection.connection()
     if hasattr(connection, "exec_driver_sql"):
-        return [tuple(row) for row in await connection.exec_driver_sql(statement, tuple(parameters))]
+        return [tuple(row) for row in await connection.exec_driver_sql(_of_driver(connection, statement), tuple(parameters))]
     async with _plain_cursor(connection) as cursor:
         await cursor.execute(statement, list(parameters))
         return list(await cursor.fetchall())
+
+
+def _of_driver(connection: Any, statement: str) -> str:
+    """Returns the statement with the placeholders of SQLAlchemy's driver, which for asyncpg are $1, $2, ... since SQLAlchemy 2."""
+    if connection.dialect.paramstyle != "numeric_dollar":
+        return statement
+    numbers = itertools.count(1)
+    return re.sub("%s", lambda _: f"${next(numbers)}", statement)
 
 
 def _plain_cursor(connection: Any) -> Any:
