@@ -8,8 +8,10 @@ use Illuminate\Bus\BusServiceProvider;
 use Illuminate\Cache\CacheServiceProvider;
 use Illuminate\Config\Repository;
 use Illuminate\Contracts\Debug\ExceptionHandler;
+use Illuminate\Contracts\Foundation\MaintenanceMode;
 use Illuminate\Database\DatabaseServiceProvider;
 use Illuminate\Foundation\Application;
+use Illuminate\Foundation\FileBasedMaintenanceMode;
 use Illuminate\Queue\QueueServiceProvider;
 use Illuminate\Support\Facades\Facade;
 use Jobq\Laravel\JobqServiceProvider;
@@ -44,6 +46,7 @@ final class App
             ],
         ]));
         $app->instance(ExceptionHandler::class, new Errors());
+        $app->bind(MaintenanceMode::class, FileBasedMaintenanceMode::class);   // does not exist in Laravel 8, which does not need it
         foreach ([DatabaseServiceProvider::class, CacheServiceProvider::class, BusServiceProvider::class, QueueServiceProvider::class,
             JobqServiceProvider::class] as $provider) {
             $app->register($provider);

@@ -71,6 +71,16 @@ final class AttemptsTest extends AppTestCase
         self::assertSame(['a 1', 'failed: no use'], Called::$calls);
     }
 
+    public function testAFailedJobThatJobqDoesNotKeep(): void
+    {
+        $this->ask("SELECT jobq_create_queue(?, keep_failed => '0')", $this->queue);
+        Called::$handle = static fn () => throw new RuntimeException('bad');
+        $id = $this->dispatch(new Called());
+        $this->work(1);
+        self::assertFalse($this->job($id, 'status'));
+        self::assertSame([['bad'], ['a 1', 'failed: bad']], [$this->reported(), Called::$calls]);
+    }
+
     public function testAJobThatDeletesItselfIsCompleted(): void
     {
         Called::$handle = static function (Called $job): void {

@@ -4,7 +4,9 @@ declare(strict_types=1);
 
 namespace Jobq\Laravel\Tests;
 
+use Illuminate\Contracts\Debug\ExceptionHandler;
 use Illuminate\Queue\Events\JobFailed;
+use Jobq\Laravel\LeaseLost;
 use RuntimeException;
 
 final class LeaseTest extends AppTestCase
@@ -29,7 +31,7 @@ final class LeaseTest extends AppTestCase
         ];
         foreach ($ends as $what => $end) {
             foreach ([1, 0] as $tries) {
-                Called::$calls = $this->app[\Illuminate\Contracts\Debug\ExceptionHandler::class]->reported = [];
+                Called::$calls = $this->app[ExceptionHandler::class]->reported = [];
                 Called::$handle = function (Called $job) use ($end): void {
                     $this->steal();
                     $end($job);
@@ -37,6 +39,7 @@ final class LeaseTest extends AppTestCase
                 $id = $this->dispatch(new Called());
                 $this->work($tries);
                 self::assertSame(["the lease on job $id has been lost, so this attempt changed nothing in the queue"], $this->reported(), $what);
+                self::assertNotInstanceOf(LeaseLost::class, $this->app[ExceptionHandler::class]->reported[0]->getPrevious(), "$what: a second report");
                 self::assertSame(['processing', 'thief'], [$this->job($id, 'status'), $this->job($id, 'worker_id')], $what);
                 self::assertSame(['a 1'], Called::$calls, $what);
                 $this->ask('SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE id = ?', $id);
@@ -61,6 +64,15 @@ final class LeaseTest extends AppTestCase
         self::assertSame(['bad'], $this->reported());
     }
 
+    public function testATransactionThatAJobLeavesOpenDoesNotAffectTheWorker(): void
+    {
+        Called::$handle = fn () => $this->database->beginTransaction();
+        $id = $this->dispatch(new Called());
+        $this->work();
+        $this->database->rollBack();
+        self::assertSame('completed', $this->job($id, 'status'));
+    }
+
     public function testAJobWhoseWorkerWasKilledRunsAgain(): void
     {
         $id = $this->dispatch(new Effect('kill'));
@@ -76,7 +88,7 @@ final class LeaseTest extends AppTestCase
     {
         $id = $this->dispatch(new Effect('kill'));
         $this->start('--once');
-        $this->ended();
+        self::assertSame(SIGKILL, $this->ended());
         $this->expire();
         $this->work(1);
         self::assertSame('failed', $this->job($id, 'status'));
