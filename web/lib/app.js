@@ -9,6 +9,7 @@ import { addressOf } from './options.js';
 import { batchesPage } from './pages/batches.js';
 import { bulkPage, changeMany } from './pages/bulk.js';
 import { failuresPage } from './pages/failures.js';
+import { groupsPage } from './pages/groups.js';
 import { handlersPage } from './pages/handlers.js';
 import { jobPage } from './pages/job.js';
 import { jobsPage } from './pages/jobs.js';
@@ -23,7 +24,7 @@ import { View } from './view.js';
 // path, page, navigation entry
 const ROUTES = [['/', overviewPage, '/'], ['/queues', queuesPage, '/queues'], ['/queue', queuePage, '/queues'], ['/jobs', jobsPage, '/jobs'],
   ['/job/:id', jobPage, '/jobs'], ['/bulk', bulkPage, '/jobs'], ['/failures', failuresPage, '/failures'], ['/schedules', schedulesPage, '/schedules'], ['/batches', batchesPage, '/batches'],
-  ['/workers', workersPage, '/workers'], ['/handlers', handlersPage, '/handlers']];
+  ['/groups', groupsPage, '/groups'], ['/workers', workersPage, '/workers'], ['/handlers', handlersPage, '/handlers']];
 const FILES = { '/app.css': 'text/css; charset=utf-8', '/app.js': 'text/javascript; charset=utf-8', '/icon.svg': 'image/svg+xml' };
 const MOST_POSTED = 256 * 1024;
 

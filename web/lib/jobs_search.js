@@ -4,6 +4,8 @@
 import { STATUSES } from './sampler.js';
 
 export const AGES = { '1m': '1 minute', '10m': '10 minutes', '1h': '1 hour', '1d': '1 day', '7d': '7 days' };
+// Values of the filter "status". "unfinished" selects four statuses.
+export const STATUS_CHOICES = [...STATUSES, 'unfinished'];
 export const FIELDS = ['status', 'queue', 'kind', 'nokind', 'worker', 'error', 'key', 'older', 'dead', 'metadata', 'batch'];
 
 // Returns the filter in a form or an address. `problems` are messages for the reader. Empty fields are omitted.
@@ -14,7 +16,7 @@ export function parseFilter(given) {
     const value = given[field];
     if (typeof value === 'string' && value !== '') filter[field] = value;
   }
-  if (filter.status !== undefined && !STATUSES.includes(filter.status)) {
+  if (filter.status !== undefined && !STATUS_CHOICES.includes(filter.status)) {
     problems.push(`Status "${filter.status}" does not exist.`);
     delete filter.status;
   }
@@ -185,7 +187,8 @@ export function decodeCursor(walk, text) {
 // Returns the SQL conditions for the filter. `add` takes a value and returns its placeholder.
 export function conditionsOf(filter, add) {
   const conditions = [];
-  if (filter.status !== undefined) conditions.push(`j.status = ${add(filter.status)}::jobq.job_status`);
+  if (filter.status === 'unfinished') conditions.push("j.status <= 'processing'");
+  else if (filter.status !== undefined) conditions.push(`j.status = ${add(filter.status)}::jobq.job_status`);
   if (filter.queue !== undefined) {
     const queue = add(filter.queue);
     // A dead letter matches its present queue and its original queue.

@@ -2,7 +2,7 @@
 import { html, notice } from './html.js';
 
 export const PAGES = [['/', 'Overview'], ['/queues', 'Queues'], ['/jobs', 'Jobs'], ['/failures', 'Failures'],
-  ['/schedules', 'Schedules'], ['/batches', 'Batches'], ['/workers', 'Workers'], ['/handlers', 'Handlers']];
+  ['/schedules', 'Schedules'], ['/batches', 'Batches'], ['/groups', 'Halted groups'], ['/workers', 'Workers'], ['/handlers', 'Handlers']];
 
 // The view of a single request: knows the address of the dashboard, the session, and whether changes are allowed.
 export class View {

@@ -29,7 +29,7 @@ export async function open(browser, options = {}) {
 export function pagesOf(ids) {
   return { overview: '/', queues: '/queues', queue: '/queue?name=emails', 'queue with dead letters': '/queue?name=payments', jobs: '/jobs', 'failed jobs': '/jobs?status=failed&error=timeout',
     job: `/job/${ids.ship}`, 'failed job': `/job/${ids.failed}`, 'dead letter': `/job/${ids.dead}`, 'job with steps': `/job/${ids.flow}`, bulk: '/bulk?action=retry&status=failed&queue=imports',
-    schedules: '/schedules', batches: '/batches', workers: '/workers', failures: '/failures', handlers: '/handlers', 'hostile queue': `/queue?name=${encodeURIComponent(EVIL)}`,
+    schedules: '/schedules', batches: '/batches', groups: '/groups', workers: '/workers', failures: '/failures', handlers: '/handlers', 'hostile queue': `/queue?name=${encodeURIComponent(EVIL)}`,
     'hostile job': `/job/${ids.evil}`, 'missing job': '/job/999999999', 'empty list': '/jobs?queue=nothing' };
 }
 
@@ -78,7 +78,7 @@ function brokenWords() {
 
 async function hostile(browser, address, ids) {
   const { context, page } = await open(browser);
-  for (const path of ['/queues', `/queue?name=${encodeURIComponent(EVIL)}`, `/job/${ids.evil}`, '/failures', '/schedules', '/batches', '/workers', '/handlers', `/jobs?queue=${encodeURIComponent(EVIL)}`,
+  for (const path of ['/queues', `/queue?name=${encodeURIComponent(EVIL)}`, `/job/${ids.evil}`, '/failures', '/schedules', '/batches', '/groups', '/workers', '/handlers', `/jobs?queue=${encodeURIComponent(EVIL)}`,
     `/jobs?error=${encodeURIComponent(EVIL)}&status=failed`]) {
     await page.goto(address + path);
     const [text, values] = await page.evaluate(() => [document.querySelector('main').textContent, [...document.querySelectorAll('input')].map((input) => input.value)]);
@@ -167,7 +167,7 @@ async function withoutScript(browser, address, ids, { value, sql }) {
   const { context, page, complaints } = await open(browser, { javaScriptEnabled: false });
   for (const [name, path] of Object.entries(pagesOf(ids))) {
     await page.goto(address + path);
-    ok((await page.locator('h1').textContent()).length > 0 && await page.locator('nav a').count() === 8, `without JavaScript: ${name}`);
+    ok((await page.locator('h1').textContent()).length > 0 && await page.locator('nav a').count() === 9, `without JavaScript: ${name}`);
   }
   await page.goto(`${address}/jobs`);
   await page.getByLabel('Status').selectOption('failed');

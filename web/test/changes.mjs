@@ -156,6 +156,18 @@ export async function single({ writable, db, ids: known }) {
   await say(writable, '/do/seal_batch', { id: batch }, /Batch \d+ is sealed/, 'seal of a batch');
   await say(writable, '/do/seal_batch', { id: batch }, /was already sealed/, 'second seal of a batch');
   is(await value('SELECT sealed FROM jobq.batches WHERE id = $1', [batch]), true, 'seal of a batch: it is sealed');
+  const members = `/bulk?action=cancel&status=unfinished&batch=${batch}`;
+  ok((await request(writable, { path: '/batches' })).text.includes(members.replaceAll('&', '&amp;')), 'a batch: the page has a link to cancel its jobs');
+  const preview = await request(writable, { path: members });
+  like(textOf(preview.text), / 3 jobs match\./, 'cancel of a batch: the preview shows its jobs');
+  await say(writable, '/bulk', { action: 'cancel', status: 'unfinished', batch, ids: ids(preview), sure: '1' }, /Cancel: 3 of 3 jobs\./, 'cancel of a batch');
+  is(await value("SELECT cancelled::int FROM jobq.batches WHERE id = $1", [batch]), 3, 'cancel of a batch: its jobs are canceled');
+
+  const halted = textOf((await request(writable, { path: '/groups' })).text);
+  like(halted, /account 7 ledger \d+ no such account 7 .*? 1 Retry/, 'a halted group: the page shows its failed job and the number of waiting jobs');
+  like(textOf((await request(writable, { path: '/' })).text), /2 groups are halted/, 'a halted group: the overview mentions it');
+  await say(writable, '/do/retry', { id: known.halted }, /it is (pending|blocked)/, 'retry of the failed job of a group');
+  ok(!textOf((await request(writable, { path: '/groups' })).text).includes('account 7'), 'a halted group: after the retry, it is no longer halted');
   is((await request(writable, { path: '/jobs?batch=x' })).status, 200, 'a batch that is not a number: the page says so');
 
   // Like an update of the time zone data that drops the zone of a schedule.
@@ -247,6 +259,9 @@ export async function looks({ writable, db }) {
   // While the counters are unknown, the overview shows the last sample.
   await becomesTrue('overview: the singular and plural of job', async () => /Queue again is paused with 1 pending job\./.test(textOf((await request(writable, { path: '/' })).text)));
   await value("SELECT jobq_drop_queue('again', force => true)");
+  await sql("SELECT jobq_set_limit('late', max_running => 0), jobq_enqueue('late', run_at => now() - interval '1 hour')");
+  await becomesTrue('overview: the reason beside a late queue', async () => /Queue late : its oldest claimable job has been due for 1 h.*?: limit /.test(textOf((await request(writable, { path: '/' })).text)));
+  await value("SELECT jobq_drop_queue('late', force => true)");
 }
 
 export async function log({ board, readOnlyBoard }) {

@@ -9,7 +9,7 @@ export async function rights({ db, ids, ofRole }) {
   };
 
   const monitor = await dashboard({ args: ['--allow-changes'], env: ofRole('dash_monitor') });
-  for (const path of ['/', '/queues', '/queue?name=emails', '/schedules', '/batches', '/workers', '/failures', '/handlers']) {
+  for (const path of ['/', '/queues', '/queue?name=emails', '/schedules', '/batches', '/groups', '/workers', '/failures', '/handlers']) {
     const { status, html } = await page(monitor, path);
     is([status, /method="post"/.test(html)], [200, false], `a monitor sees ${path} without buttons`);
   }
@@ -49,7 +49,7 @@ export async function rights({ db, ids, ofRole }) {
   await some.stop();
 
   const nobody = await dashboard({ env: ofRole('dash_nobody') });
-  for (const path of ['/', '/queues', '/jobs', `/job/${ids.failed}`, '/failures', '/schedules', '/batches', '/handlers']) {
+  for (const path of ['/', '/queues', '/jobs', `/job/${ids.failed}`, '/failures', '/schedules', '/batches', '/groups', '/handlers']) {
     const { status, text } = await page(nobody, path);
     is(status, 403, `a role without privileges does not see ${path}`);
     ok(/A privilege is missing/.test(text) && !/bob@example|mailbox/.test(text), `a role without privileges is told so on ${path}`, text);

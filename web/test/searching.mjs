@@ -9,11 +9,11 @@ const FILTERS = [{}, { status: 'pending' }, { status: 'pending', queue: 'backlog
   { status: 'scheduled' }, { status: 'scheduled', queue: 'emails', error: 'mailbox' }, { status: 'processing' }, { status: 'processing', worker: 'mailer-3' }, { status: 'processing', queue: 'by hand' },
   { status: 'blocked' }, { status: 'blocked', queue: 'lines' }, { status: 'completed' }, { status: 'failed' }, { status: 'failed', error: 'no such product' },
   { status: 'failed', dead: '1' }, { status: 'failed', dead: '1', queue: 'payments' }, { status: 'cancelled' }, { queue: 'imports' }, { kind: 'welcome' },
-  { nokind: '1' }, { metadata: '{"tenant": 7}' }, { worker: 'importer' }, { older: '1d' }, { key: 'fay' }, { queue: 'no such queue' }];
+  { nokind: '1' }, { metadata: '{"tenant": 7}' }, { worker: 'importer' }, { older: '1d' }, { key: 'fay' }, { queue: 'no such queue' }, { status: 'unfinished' }, { status: 'unfinished', queue: 'lines' }];
 
 // Returns a plain SQL condition for the filter.
 function plain(filter) {
-  const all = { status: 'status::text = %', queue: filter.dead ? '(queue = % OR dead_from = %)' : 'queue = %', kind: 'kind = %', nokind: "kind = ''", worker: 'worker_id = %', error: "error LIKE '%%' || % || '%%'",
+  const all = { status: filter.status === 'unfinished' ? "status IN ('scheduled', 'blocked', 'pending', 'processing')" : 'status::text = %', queue: filter.dead ? '(queue = % OR dead_from = %)' : 'queue = %', kind: 'kind = %', nokind: "kind = ''", worker: 'worker_id = %', error: "error LIKE '%%' || % || '%%'",
     key: "unique_key = %", batch: 'batch_id = %', dead: 'dead_from IS NOT NULL', metadata: 'metadata @> %::jsonb', older: "created_at < now() - interval '1 day'" };
   const values = [];
   const where = Object.entries(filter).map(([field, value]) => all[field].replaceAll('%%', '\u0001').replaceAll('%', () => `$${values.indexOf(value) + 1 || values.push(value)}`).replaceAll('\u0001', '%'));

@@ -50,6 +50,16 @@ export async function seed({ sql, value }) {
   ids.groupHead = await enqueue('lines', {}, ", group_key => 'customer 1'");
   ids.groupNext = await enqueue('lines', {}, ", group_key => 'customer 1'");
 
+  // halted groups
+  for (const [queue, group] of [[`${EVIL}4`, EVIL], ['ledger', 'account 7']]) {
+    await sql("SELECT jobq_create_queue($1, group_on_failure => 'halt')", [queue]);
+    ids.halted = await value('SELECT jobq_enqueue($1, group_key => $2)', [queue, group]);
+    await sql('SELECT jobq_enqueue($1, group_key => $2)', [queue, group]);
+    await sql('SELECT FROM jobq_tick()');
+    const [head] = await claim(queue, 'clerk');
+    await sql('SELECT jobq_fail($1, $2, $3, retry => false)', [head.id, head.lease, `no such ${group}`]);
+  }
+
   // steps, with jobs that spawn and wait
   ids.flow = await enqueue('flows', {}, ", kind => 'report'");
   const [flow] = await claim('flows', 'runner');

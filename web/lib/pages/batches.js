@@ -21,9 +21,15 @@ function jobsLink(view, row, column, status) {
   return Number(row[column]) === 0 ? '0' : view.link(number(row[column]), '/jobs', { batch: row.id, status });
 }
 
+// The links lead to previews. A member can be retried after its batch has finished.
 function buttons(view, row) {
-  if (row.sealed || !view.mayCall('jobq_seal_batch')) return '';
-  return view.form('/do/seal_batch', { label: html`Seal<span class="hidden"> batch ${row.id}</span>`, hidden: { id: row.id } });
+  const name = html`<span class="hidden"> of batch ${row.id}</span>`;
+  const link = (label, action, status) => view.link(html`${label}${name} ...`, '/bulk', { action, status, batch: row.id });
+  const [open, failed] = [Number(row.pending) + Number(row.running), Number(row.failed)];
+  return html`<div class="actions">${row.sealed || !view.mayCall('jobq_seal_batch') ? ''
+    : view.form('/do/seal_batch', { label: html`Seal<span class="hidden"> batch ${row.id}</span>`, hidden: { id: row.id } })}
+${open > 0 && view.rights.reads('jobs') && view.mayCall('jobq_cancel') ? link('Cancel the jobs', 'cancel', 'unfinished') : ''}
+${failed > 0 && view.rights.reads('jobs') && view.mayCall('jobq_retry') ? link('Retry the failed jobs', 'retry', 'failed') : ''}</div>`;
 }
 
 export async function batchesPage(view, query, given) {
@@ -48,6 +54,6 @@ ${table('Batches, the newest first', [
     ...(view.options.allowChanges ? [{ label: 'Change', cell: (row) => buttons(view, row) }] : []),
   ], rows, { empty: 'There is no batch: SELECT jobq_create_batch(...) makes one.' })}
 ${rows.filter((row) => row.error !== null).map((row) => notice('bad', html`The callbacks of batch ${row.id} cannot be enqueued: ${row.error}`))}
-<p>The links in the numbers show the jobs that still exist, and let you cancel or retry all of them.</p>
+<p>The links in the numbers show the jobs that still exist.</p>
 ${found.length > pageSize ? view.more('/batches', { before: rows.at(-1).id }, 'Older batches') : ''}`, { live: true });
 }

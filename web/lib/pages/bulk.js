@@ -11,7 +11,7 @@ const SHOWN = 20;
 // done: the statuses that a job has after the change.
 export const ACTIONS = {
   retry: { label: 'Retry', call: 'jobq_retry', statuses: ['scheduled', 'completed', 'failed', 'cancelled'], done: ['pending', 'blocked', 'scheduled'] },
-  cancel: { label: 'Cancel', call: 'jobq_cancel', statuses: ['scheduled', 'blocked', 'pending', 'processing'], done: ['cancelled', 'processing'], danger: true },
+  cancel: { label: 'Cancel', call: 'jobq_cancel', statuses: ['unfinished', 'scheduled', 'blocked', 'pending', 'processing'], done: ['cancelled', 'processing'], danger: true },
   delete: { label: 'Delete', call: 'jobq_delete', statuses: ['scheduled', 'blocked', 'pending', 'completed', 'failed', 'cancelled'], done: ['scheduled', 'blocked', 'pending', 'completed', 'failed', 'cancelled'], danger: true },
   redrive: { label: 'Redrive', call: 'jobq_redrive', statuses: ['failed'] },
 };

@@ -1,8 +1,7 @@
 // The list of jobs: a filter, a page of results, and how many jobs the search has examined.
 import { Problem, mustRead } from '../database.js';
 import { badge, html, notice, number, table, time } from '../html.js';
-import { AGES, FIELDS, WALKS, decodeCursor, parseFilter, searchResult, searchStatement, walkOf } from '../jobs_search.js';
-import { STATUSES } from '../sampler.js';
+import { AGES, FIELDS, STATUS_CHOICES, WALKS, decodeCursor, parseFilter, searchResult, searchStatement, walkOf } from '../jobs_search.js';
 import { ACTIONS } from './bulk.js';
 
 // For a payload that is stored outside the table row, only its size is read.
@@ -32,7 +31,7 @@ function select(name, chosen, choices) {
 export function filterForm(view, filter) {
   const more = ['worker', 'key', 'older', 'metadata', 'nokind', 'dead', 'batch'].some((field) => filter[field] !== undefined);
   return html`<form method="get" action="${view.href('/jobs')}" class="filter" role="search">
-<label>Status ${select('status', filter.status, STATUSES.map((status) => [status, status]))}</label>
+<label>Status ${select('status', filter.status, STATUS_CHOICES.map((status) => [status, status]))}</label>
 <label>Queue <input name="queue" value="${filter.queue ?? ''}" maxlength="63"></label>
 <label>Kind <input name="kind" value="${filter.kind ?? ''}" maxlength="255"></label>
 <label>Error contains <input name="error" value="${filter.error ?? ''}" maxlength="300"></label>

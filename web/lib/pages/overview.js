@@ -3,19 +3,29 @@ import { badge, definitions, html, notice, number, plural, rate, span, table, ti
 import { sparkline } from '../sparkline.js';
 import { STATUSES } from '../sampler.js';
 import { groupsOf, groupTable } from './failures.js';
-import { agesOf, countsNotice, queuesPage, searchForm } from './queues.js';
+import { haltedGroups } from './groups.js';
+import { agesOf, countsNotice, queuesPage, reasonsOf, searchForm } from './queues.js';
 
 const LATE = 60;   // seconds after which a claimable job that has not started needs attention
 const BUSIEST = 10;
+const EXPLAINED = 10;   // maximum number of late queues whose reasons are looked up
+const HALTED = 10;
 
 export async function alarms(view, query, rows, ages) {
   const found = [];
   const { rights } = view;
+  const late = rows.filter((row) => !row.paused && ages.get(row.queue) > LATE).sort((a, b) => ages.get(b.queue) - ages.get(a.queue));
+  const reasons = await reasonsOf(view, query, late.slice(0, EXPLAINED).map((row) => row.queue));
   for (const row of rows) {
     if (row.paused && row.pending > 0) found.push(html`Queue ${view.queue(row.queue)} is paused with ${plural(row.pending, 'pending job')}.`);
-    if (!row.paused && ages.get(row.queue) > LATE) {
-      found.push(html`Queue ${view.queue(row.queue)}: its oldest claimable job has been due for ${span(ages.get(row.queue))}.`);
-    }
+  }
+  if (rights.reads('jobs')) {
+    const halted = await haltedGroups(view, query, { scan: 1000, limit: HALTED + 1 });
+    if (halted.length > 0) found.push(html`${view.link(halted.length > HALTED ? `More than ${HALTED} groups are halted` : `${plural(halted.length, 'group')} ${halted.length === 1 ? 'is' : 'are'} halted`, '/groups')}.`);
+  }
+  for (const row of late) {
+    const why = reasons.get(row.queue);
+    found.push(html`Queue ${view.queue(row.queue)}: its oldest claimable job has been due for ${span(ages.get(row.queue))}${why ? html`: ${badge(why.reason)} ${why.detail}` : '.'}`);
   }
   if (rights.reads('schedules')) {
     for (const row of await query('SELECT name, error FROM jobq.schedules WHERE error IS NOT NULL ORDER BY name LIMIT 10')) {

@@ -12,6 +12,14 @@ export async function agesOf(query, rows) {
   return new Map(found.filter((row) => row.age !== null).map((row) => [row.queue, row.age]));
 }
 
+// Returns the most important reason why the jobs of each of these queues do not start.
+export async function reasonsOf(view, query, queues) {
+  if (queues.length === 0 || !view.rights.calls('jobq_explain_queue')) return new Map();
+  const rows = await query(`SELECT n.queue, e.reason, e.detail FROM unnest($1::text[]) n(queue),
+    LATERAL (SELECT * FROM ${view.rights.call('jobq_explain_queue')}(n.queue) LIMIT 1) e`, [queues]);
+  return new Map(rows.map((row) => [row.queue, row]));
+}
+
 export function countsNotice({ counts, slow, at }) {
   if (at === undefined) return notice('warn', 'The dashboard has not read the numbers of the queues yet.');
   if (!counts) return slow ? notice('warn', html`These numbers were read at ${time(at)}, because reading the numbers of this many queues takes long.`) : '';
