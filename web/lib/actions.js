@@ -1,6 +1,8 @@
 // The changes that buttons make, each with one call to a jobq function. `parse` converts the fields of the form to arguments, or
-// returns what is wrong with them. `tell` describes the change after it was made.
+// returns what is wrong with them. `tell` describes the change after it was made, and `path` is the page to show then, if it is not
+// the page with the button.
 import { Problem } from './database.js';
+import { isMoment } from './moment.js';
 
 function wrong(message) {
   throw new Problem('argument', message, { status: 400 });
@@ -31,11 +33,11 @@ function json(field) {
   };
 }
 
-function count(field, least, most) {
+function whole(field, least, most) {
   return (body) => {
     const text = (body[field] ?? '').trim();
     if (text === '') return null;
-    if (!/^\d{1,10}$/.test(text) || Number(text) < least || Number(text) > most) wrong(`${field} must be a number from ${least} to ${most}`);
+    if (!/^-?\d{1,10}$/.test(text) || Number(text) < least || Number(text) > most) wrong(`${field} must be a number from ${least} to ${most}`);
     return Number(text);
   };
 }
@@ -50,7 +52,7 @@ const statusAfter = (what) => (body, status) => {
 function limit(body) {
   const named = body.name ?? '';
   const ofKind = body.of === 'kind';
-  const [running, rate] = [count('max_running', 0, 1000000)(body), count('rate', 1, 2147483647)(body)];
+  const [running, rate] = [whole('max_running', 0, 1000000)(body), whole('rate', 1, 2147483647)(body)];
   const per = (body.per ?? '').trim();
   if ((rate === null) !== (per === '')) wrong('a rate needs both the number of starts and the time');
   if (body.max_running !== undefined && running === null && rate === null) wrong('a limit needs a maximum number of running jobs, or a rate');
@@ -58,11 +60,30 @@ function limit(body) {
 }
 
 function depth(body) {
-  const most = count('max_depth', 0, 2147483647)(body);
+  const most = whole('max_depth', 0, 2147483647)(body);
   if (most === null) wrong('max_depth must be a number; 0 means no maximum');
   if (!['reject', 'drop_oldest'].includes(body.on_full)) wrong('on_full must be reject or drop_oldest');
   return [queue(body), most, body.on_full];
 }
+
+// Returns a time in UTC, which is the time zone of the session, or null if the field is empty.
+function moment(field) {
+  return (body) => {
+    const text = (body[field] ?? '').trim();
+    if (text === '') return null;
+    if (!isMoment(text)) wrong(`${field} must be a time, such as 2026-01-31 09:30`);
+    return text;
+  };
+}
+
+// Returns the value of a field that may be empty, or null if it is.
+const optional = (field, parse) => (body) => ((body[field] ?? '') === '' ? null : parse(body));
+
+// The arguments of jobq_enqueue. Empty fields are omitted, so that the defaults of the function apply.
+const JOB = { queue, kind: optional('kind', name('kind', 255)), payload: json('payload'), priority: whole('priority', -32768, 32767), run_at: moment('run_at'),
+  max_attempts: whole('max_attempts', 1, 2147483647), unique_key: optional('unique_key', name('unique_key', 1024)), group_key: optional('group_key', name('group_key', 1024)),
+  concurrency_key: optional('concurrency_key', name('concurrency_key', 255)), metadata: optional('metadata', json('metadata')) };
+const given = (fields, body) => Object.entries(fields).map(([field, parse]) => [field, parse(body)]).filter(([, value]) => value !== null);
 
 // The name of a setting becomes the name of an argument of the call.
 function setting(body) {
@@ -86,6 +107,8 @@ export const CHANGES = {
     tell: (body) => ['good', `The setting ${body.setting} of kind "${body.kind ?? ''}" is set.`] },
   drop_kind: { call: 'jobq_drop_kind', parse: (body) => [queue(body), kind(body), [setting(body)]], tell: (body, done) => (done
     ? ['good', `The setting ${body.setting} of kind "${body.kind ?? ''}" is removed.`] : ['good', 'This setting did not exist.']) },
+  enqueue: { call: 'jobq_enqueue', names: (body) => given(JOB, body).map(([field]) => field), parse: (body) => given(JOB, body).map(([, value]) => value),
+    tell: (body, id) => ['good', `Job ${id} is enqueued.`], path: (id) => `/job/${id}` },
   retry: { call: 'jobq_retry', parse: (body) => [id(body)], tell: statusAfter('Retried') },
   retry_with: { call: 'jobq_retry', names: ['job_id', 'payload', 'keep_steps'], parse: (body) => [id(body), json('payload')(body), body.keep_steps === 'on'], tell: statusAfter('Retried') },
   retry_from: { call: 'jobq_retry_from', parse: (body) => [id(body), name('step', 255)(body)], tell: statusAfter('Retried') },
@@ -99,14 +122,14 @@ export const CHANGES = {
   run_schedule: { call: 'jobq_run_schedule', parse: (body) => [schedule(body)], tell: (body, job) => (job === null ? ['bad', `Schedule ${body.name} did not run because its last job has not finished.`] : ['good', `Schedule ${body.name} has enqueued job ${job}.`]) },
 };
 
-// Makes the change and returns { kind, text } to show on the next page.
+// Makes the change and returns { kind, text } to show on the next page, and its path.
 export async function change(database, rights, what, body) {
-  const { call, parse, names: namesOf, types = [], tell } = CHANGES[what];
+  const { call, parse, names: namesOf, types = [], tell, path } = CHANGES[what];
   const values = parse(body);
   const names = typeof namesOf === 'function' ? namesOf(body) : namesOf;
   if (!rights.calls(call)) throw new Problem('right', `role "${rights.role}" may not call ${call}`, { status: 403 });
   const given = values.map((_, i) => `${names ? `${names[i]} => ` : ''}$${i + 1}${types[i] ? `::${types[i]}` : ''}`);
   const [{ done }] = await database.change((query) => query(`SELECT ${rights.call(call)}(${given.join(', ')}) AS done`, values));
   const [kind, text] = tell(body, done);
-  return { kind, text };
+  return { kind, text, path: path?.(done) };
 }

@@ -8,6 +8,7 @@ import { Problem, toProblem } from './database.js';
 import { addressOf } from './options.js';
 import { batchesPage } from './pages/batches.js';
 import { bulkPage, changeMany } from './pages/bulk.js';
+import { enqueuePage } from './pages/enqueue.js';
 import { failuresPage } from './pages/failures.js';
 import { groupsPage } from './pages/groups.js';
 import { handlersPage } from './pages/handlers.js';
@@ -23,7 +24,7 @@ import { View } from './view.js';
 
 // path, page, navigation entry
 const ROUTES = [['/', overviewPage, '/'], ['/queues', queuesPage, '/queues'], ['/queue', queuePage, '/queues'], ['/jobs', jobsPage, '/jobs'],
-  ['/job/:id', jobPage, '/jobs'], ['/bulk', bulkPage, '/jobs'], ['/failures', failuresPage, '/failures'], ['/schedules', schedulesPage, '/schedules'], ['/batches', batchesPage, '/batches'],
+  ['/job/:id', jobPage, '/jobs'], ['/bulk', bulkPage, '/jobs'], ['/enqueue', enqueuePage, '/jobs'], ['/failures', failuresPage, '/failures'], ['/schedules', schedulesPage, '/schedules'], ['/batches', batchesPage, '/batches'],
   ['/groups', groupsPage, '/groups'], ['/workers', workersPage, '/workers'], ['/handlers', handlersPage, '/handlers']];
 const FILES = { '/app.css': 'text/css; charset=utf-8', '/app.js': 'text/javascript; charset=utf-8', '/icon.svg': 'image/svg+xml' };
 const MOST_POSTED = 256 * 1024;
@@ -102,7 +103,7 @@ export function createApp({ database, sampler, options, log = console.log }) {
     const told = await work(body, rights);
     logChange(c, { done: told.text });
     sessions.tell(session, told.kind, told.text);
-    return c.redirect(localAddress(options, body.back), 303);
+    return c.redirect(told.path === undefined ? localAddress(options, body.back) : options.basePath + told.path, 303);
   };
   app.use('*', bodyLimit({ maxSize: MOST_POSTED, onError: () => { throw new Problem('argument', 'the form is too large', { status: 413 }); } }));
   for (const what of Object.keys(CHANGES)) {

@@ -7,10 +7,11 @@ const RIGHTS_MS = 5000;
 
 // An error that explains why a page cannot be shown. `kind` selects the text in pages/problems.js.
 export class Problem extends Error {
-  constructor(kind, message, { cause, hint, status = 500 } = {}) {
+  constructor(kind, message, { cause, hint, profile = 'operator', status = 500 } = {}) {
     super(message, { cause });
     this.kind = kind;
     this.hint = hint;
+    this.profile = profile;   // the profile of jobq_grant that would allow it
     this.status = status;
   }
 }

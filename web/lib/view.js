@@ -33,9 +33,10 @@ export class View {
     return this.options.allowChanges && !this.rights.standby && this.rights.calls(...functions);
   }
 
-  // Makes a form that posts. `fields` are filled in by the reader, and `hidden` by the page.
-  form(action, { label, hidden = {}, fields = '', danger = false, back = this.address }) {
-    return html`<form method="post" action="${this.href(action)}"><input type="hidden" name="token" value="${this.token}">
+  // Makes a form that posts. `fields` are filled in by the reader, and `hidden` by the page. With
+  // `columns`, the fields are arranged in columns.
+  form(action, { label, hidden = {}, fields = '', danger = false, columns = false, back = this.address }) {
+    return html`<form method="post" action="${this.href(action)}"${columns ? html` class="columns"` : ''}><input type="hidden" name="token" value="${this.token}">
 <input type="hidden" name="back" value="${back}">${Object.entries(hidden).map(([name, value]) =>
       html`<input type="hidden" name="${name}" value="${value}">`)}${fields}<button${danger ? html` class="danger"` : ''}>${label}</button></form>`;
   }

@@ -29,7 +29,7 @@ export async function open(browser, options = {}) {
 export function pagesOf(ids) {
   return { overview: '/', queues: '/queues', queue: '/queue?name=emails', 'queue with dead letters': '/queue?name=payments', jobs: '/jobs', 'failed jobs': '/jobs?status=failed&error=timeout',
     job: `/job/${ids.ship}`, 'failed job': `/job/${ids.failed}`, 'dead letter': `/job/${ids.dead}`, 'job with steps': `/job/${ids.flow}`, bulk: '/bulk?action=retry&status=failed&queue=imports',
-    schedules: '/schedules', batches: '/batches', groups: '/groups', workers: '/workers', failures: '/failures', handlers: '/handlers', 'hostile queue': `/queue?name=${encodeURIComponent(EVIL)}`,
+    enqueue: '/enqueue?queue=emails', schedules: '/schedules', batches: '/batches', groups: '/groups', workers: '/workers', failures: '/failures', handlers: '/handlers', 'hostile queue': `/queue?name=${encodeURIComponent(EVIL)}`,
     'hostile job': `/job/${ids.evil}`, 'missing job': '/job/999999999', 'empty list': '/jobs?queue=nothing' };
 }
 
@@ -120,9 +120,9 @@ async function keyboard(browser, address, ids) {
   is([first.text, first.inside, first.visible], ['Skip to the content', true, true], 'keyboard: the first stop is the skip link, which becomes visible');
   await page.keyboard.press('Enter');
   is(await page.evaluate(() => document.activeElement.id), 'content', 'keyboard: the skip link leads to the content');
-  for (const path of ['/', '/queues', '/queue?name=emails', '/jobs?status=failed', `/job/${ids.ship}`, `/job/${ids.failed}`, '/bulk?action=retry&status=failed&queue=imports', '/schedules']) {
+  for (const path of ['/', '/queues', '/queue?name=emails', '/jobs?status=failed', `/job/${ids.ship}`, `/job/${ids.failed}`, '/bulk?action=retry&status=failed&queue=imports', '/enqueue', '/schedules']) {
     await page.goto(address + path);
-    const wanted = await page.evaluate(() => [...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, summary, [tabindex="0"]')]
+    const wanted = await page.evaluate(() => [...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]')]
       .filter((one) => one.checkVisibility()).length);
     const stops = [];
     for (let i = 0; i < wanted + 5; i += 1) {
@@ -134,7 +134,7 @@ async function keyboard(browser, address, ids) {
     }
     ok(stops.length === wanted, `keyboard: ${path}: each of ${wanted} stops is reached`, stops.map((stop) => `${stop.tag} ${stop.text}`));
     is(stops.filter((stop) => !stop.visible || !stop.inside).map((stop) => `${stop.tag} ${stop.text}`), [], `keyboard: ${path}: the focus is visible`);
-    const unlabelled = await page.evaluate(() => [...document.querySelectorAll('input:not([type=hidden]), select')].filter((one) => one.labels.length === 0 || one.labels[0].textContent.trim() === '').length);
+    const unlabelled = await page.evaluate(() => [...document.querySelectorAll('input:not([type=hidden]), select, textarea')].filter((one) => one.labels.length === 0 || one.labels[0].textContent.trim() === '').length);
     is(unlabelled, 0, `keyboard: ${path}: each field has a label`);
   }
   await context.close();

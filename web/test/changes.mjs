@@ -133,6 +133,19 @@ export async function single({ writable, db, ids: known }) {
   await say(writable, '/do/retry_from', { id: flow.id, step: 'two' }, /it is pending/, 'retry from a step');
   is((await sql('SELECT name FROM jobq.steps WHERE job_id = $1', [flow.id])).map((row) => row.name), ['one'], 'retry from a step: earlier steps are kept');
 
+  const hundred = await say(writable, '/do/enqueue', { queue: 'by hand', kind: 'mail', payload: '{"n": 12345678901234567890}', priority: '-5', run_at: '2100-01-31T09:30', max_attempts: '3',
+    unique_key: 'only', group_key: '', concurrency_key: 'acme', metadata: '{"tenant": 7}' }, /Job \d+ is enqueued/, 'enqueue');
+  is((await sql('SELECT queue, kind, payload::text, priority, run_at, max_attempts, unique_key, group_key, concurrency_key, metadata FROM jobq.jobs WHERE id = $1', [/\d+/.exec(hundred)?.[0]]))[0],
+    { queue: 'by hand', kind: 'mail', payload: '{"n": 12345678901234567890}', priority: -5, run_at: '2100-01-31T09:30:00.000Z', max_attempts: 3, unique_key: 'only', group_key: null, concurrency_key: 'acme',
+      metadata: { tenant: 7 } }, 'enqueue: the job has the given attributes');
+  const plain = await say(writable, '/do/enqueue', { queue: 'by hand', payload: '{}', kind: '', priority: '', run_at: '' }, /Job \d+ is enqueued/, 'enqueue with defaults');
+  is((await sql('SELECT kind, priority, status::text, max_attempts FROM jobq.jobs WHERE id = $1', [/\d+/.exec(plain)?.[0]]))[0], { kind: '', priority: 0, status: 'pending', max_attempts: 20 }, 'enqueue: empty fields have defaults');
+  for (const [fields, pattern] of [[{ queue: '' }, /queue: 1 to 63 bytes/], [{ payload: '{' }, /payload is not valid JSON/], [{ priority: '1.5' }, /priority must be a number/], [{ priority: '32768' }, /priority must be a number/],
+    [{ run_at: 'now()' }, /run_at must be a time/], [{ metadata: 'x' }, /metadata is not valid JSON/]]) {
+    await wrong(writable, '/do/enqueue', { queue: 'by hand', payload: '{}', ...fields }, pattern, `enqueue with ${JSON.stringify(fields)}`);
+  }
+  await sql("SELECT jobq_drop_queue('by hand', force => true)");
+
   const typo = { id: await value("SELECT jobq_enqueue('typos', '{\"to\": \"ada@exmaple.com\", \"order\": 12345678901234567890}')") };
   await say(writable, '/do/cancel', typo, /it is cancelled/, 'cancel of a job with a wrong payload');
   const edited = await request(writable, { path: `/job/${typo.id}` });

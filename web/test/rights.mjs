@@ -24,6 +24,9 @@ export async function rights({ db, ids, ofRole }) {
   is((await page(monitor, '/job/999999999')).status, 404, 'a monitor gets 404 for a job that does not exist');
   like((await page(monitor, '/workers')).text, /may not read jobq\.jobs/, 'a monitor is told that workers are not shown');
   like((await page(monitor, '/workers')).text, /cashier-1.*idle.*payments.*mailer-2.*busy.*1 of 2.*emails.*welcome.*news.*jobq-test 1\.0\.0|mailer-2.*busy.*1 of 2.*emails.*welcome.*news.*jobq-test 1\.0\.0.*cashier-1.*idle/s, 'a monitor sees the connected workers');
+  const enqueue = await page(monitor, '/enqueue');
+  is(enqueue.status, 403, 'a monitor cannot enqueue a job');
+  like(enqueue.text, /may not call jobq_enqueue.*SELECT jobq_grant\('dash_monitor', 'producer'\)/, 'a monitor is told which profile enqueues jobs');
   // The role's pages have no form from which to take a token, so the test sends an invalid token.
   is((await post(monitor.address, '/do/pause_queue', { queue: 'emails' }, { ...await session(monitor.address), token: 'x' })).status, 403, 'a monitor cannot change anything');
   await monitor.stop();

@@ -3,6 +3,7 @@ import { Problem, mustRead } from '../database.js';
 import { badge, html, notice, number, table, time } from '../html.js';
 import { AGES, FIELDS, STATUS_CHOICES, WALKS, decodeCursor, parseFilter, searchResult, searchStatement, walkOf } from '../jobs_search.js';
 import { ACTIONS } from './bulk.js';
+import { enqueueLink } from './enqueue.js';
 
 // For a payload that is stored outside the table row, only its size is read.
 const COLUMNS = `j.id, j.queue, j.kind, j.status, j.attempts, j.max_attempts, j.priority, j.created_at, j.run_at, j.started_at,
@@ -83,7 +84,7 @@ export async function jobsPage(view, query, given) {
   const { jobs, next, cut, most, walk } = await searchJobs(view, query, filter, { cursor: given.after, limit: options.pageSize });
   const where = WALKS[walk].along;
   return view.page('Jobs', html`
-<form method="get" action="${view.href('/job')}" class="filter"><label>Job number <input name="id" inputmode="numeric" pattern="[0-9]{1,19}" required></label><button>Show</button></form>
+<form method="get" action="${view.href('/job')}" class="filter"><label>Job number <input name="id" inputmode="numeric" pattern="[0-9]{1,19}" required></label><button>Show</button>${enqueueLink(view, { queue: filter.queue, kind: filter.kind })}</form>
 ${filterForm(view, filter)}
 ${problems.map((problem) => notice('bad', problem))}
 <p>In order: ${where}. ${FIELDS.some((field) => filter[field] !== undefined && field !== 'status') || walk === 'newest' && filter.status

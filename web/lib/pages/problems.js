@@ -18,6 +18,6 @@ const ABOUT = {
 export function problemPage(view, problem) {
   const [title, help] = ABOUT[problem.kind] ?? ABOUT.error;
   const grant = problem.kind === 'right' && view.rights
-    ? html`<pre tabindex="0" role="region" aria-label="Statement">SELECT jobq_grant('${view.rights.role.replaceAll("'", "''")}', 'operator');</pre>` : '';
+    ? html`<pre tabindex="0" role="region" aria-label="Statement">SELECT jobq_grant('${view.rights.role.replaceAll("'", "''")}', '${problem.profile}');</pre>` : '';
   return view.page(title, html`${notice('bad', problem.message)}${problem.hint ? html`<p>${problem.hint}</p>` : ''}<p>${help}</p>${grant}`);
 }

@@ -3,6 +3,7 @@
 import { Problem, mustRead } from '../database.js';
 import { badge, definitions, html, notice, number, rate, span, table, time } from '../html.js';
 import { sparkline } from '../sparkline.js';
+import { enqueueLink } from './enqueue.js';
 import { MAX_QUEUES, STATUSES } from '../sampler.js';
 
 // Returns for how many seconds the oldest claimable job of each queue has been due. Looks at these queues only.
@@ -171,7 +172,8 @@ function actionsPart(view, queue, settings, deadLetters) {
 <label>When it is full <select name="on_full">${['reject', 'drop_oldest'].map((choice) => html`<option${choice === settings.on_full ? html` selected` : ''}>${choice}</option>`)}</select></label>` })}</details>`);
   }
   if (deadLetters && view.mayCall('jobq_redrive') && view.rights.reads('jobs')) parts.push(view.link('Redrive dead letters ...', '/bulk', { action: 'redrive', queue, status: 'failed', dead: '1' }));
-  return parts.length === 0 ? '' : html`<div class="actions">${parts}</div>`;
+  parts.push(enqueueLink(view, { queue }));
+  return parts.every((part) => part === '') ? '' : html`<div class="actions">${parts}</div>`;
 }
 
 // Returns whether something refers to a queue that does not exist yet. A queue exists as soon as it has a job or settings.
