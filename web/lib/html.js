@@ -94,10 +94,10 @@ function cell(column, row) {
 }
 
 // Makes a table. Columns: { label, cell(row), number, wide }. On a narrow screen a row becomes a card with a label next to each
-// cell, so ARIA roles keep it a table for screen readers.
-export function table(caption, columns, rows, { empty = 'None.', id } = {}) {
+// cell, so ARIA roles keep it a table for screen readers. `name`: a class.
+export function table(caption, columns, rows, { empty = 'None.', name } = {}) {
   if (rows.length === 0) return html`<p class="empty">${empty}</p>`;
-  return html`<table role="table"${id ? html` id="${id}"` : ''}><caption>${caption}</caption>
+  return html`<table role="table"${name ? html` class="${name}"` : ''}><caption>${caption}</caption>
 <thead role="rowgroup"><tr role="row">${columns.map((column) =>
     html`<th role="columnheader" scope="col"${column.number ? html` class="number"` : ''}>${column.label}</th>`)}</tr></thead>
 <tbody role="rowgroup">${rows.map((row) => html`<tr role="row">${columns.map((column) => cell(column, row))}</tr>

@@ -126,6 +126,10 @@ export async function single({ writable, db, ids: known }) {
   await say(writable, '/do/retry', { id: known.dead }, /it is pending/, 'redrive of one dead letter');
   is((await sql('SELECT queue, status::text FROM jobq.jobs WHERE id = $1', [known.dead]))[0], { queue: 'payments', status: 'pending' }, 'redrive of one job: it is in its original queue');
 
+  const story = textOf((await request(writable, { path: `/job/${known.failed}` })).text);
+  like(story, /Timeline From .* Wait for the first claim .* Attempt 1 failed .* 19\d log lines/, 'the timeline of a failed job shows its wait, its attempt, and its log lines');
+  like(textOf((await request(writable, { path: `/job/${known.flow}` })).text), /Timeline .* count done .* split done .* approved waiting .* Child \d+ pending .* Child \d+ pending/, 'the timeline of a job shows its steps and children');
+
   const [flow] = await sql("SELECT id FROM jobq_enqueue('stairs') AS id");
   const [lease] = await sql("SELECT lease FROM jobq_claim('stairs')");
   for (const step of ['one', 'two']) await sql("SELECT jobq_step_done($1, $2, $3, '1')", [flow.id, lease.lease, step]);

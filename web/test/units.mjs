@@ -9,6 +9,7 @@ import { decodeCursor, encodeCursor, parseFilter, searchResult, walkOf } from '.
 import { OPTIONS, OptionError, addressOf, parseOptions, usage } from '../lib/options.js';
 import { MAX_QUEUES, POINTS, Sampler } from '../lib/sampler.js';
 import { polylines } from '../lib/sparkline.js';
+import { axisOf, barsOf } from '../lib/timeline.js';
 import { is, like, ok } from './harness.mjs';
 
 function refused(args) {
@@ -88,6 +89,25 @@ function drawing() {
   is([parsed.edges, parsed.cut], [[['1', '2'], ['2', '3'], ['1', '3']], 'cut: 3 jobs'], 'graph: edges are found, and a truncated graph is recognized');
   const { places } = layout(parsed);
   ok(places.get('1').x < places.get('2').x && places.get('2').x < places.get('3').x, 'graph: dependents are to the right of their dependencies');
+}
+
+// The times are seconds after an arbitrary moment.
+function waterfall() {
+  const at = (seconds) => new Date(1e12 + seconds * 1000);
+  const job = { status: 'processing', attempts: 2, created_at: at(0), started_at: at(30), finished_at: null };
+  const given = { job, attempts: [{ attempt: 1, outcome: 'failed', started_at: at(10), finished_at: at(20) }], children: [{ id: '9', kind: 'part', status: 'pending', created_at: at(35), started_at: null, finished_at: null }],
+    steps: [{ name: 'count', kind: 'step', state: 'done', saved_at: at(15) }, { name: 'split', kind: 'spawn', state: 'done', saved_at: at(35) }, { name: 'nap', kind: 'sleep', state: 'waiting', saved_at: at(36), until: at(99) }],
+    lines: [at(31), at(32)] };
+  const short = barsOf(given, at(40)).map(({ what, state, from, to }) => [what, state, (from - at(0)) / 1000, (to - at(0)) / 1000]);
+  is(short, [['Wait for the first claim', undefined, 0, 10], ['Attempt 1', 'failed', 10, 20], ['Attempt 2', 'processing', 30, 40], ['count', 'done', 10, 15], ['split', 'done', 30, 35],
+    ['nap', 'waiting', 36, 40], ['Child 9', 'pending', 35, 40], ['2 log lines', undefined, 31, 32]].map((row) => row.map((cell) => cell ?? null)), 'timeline: the bars of a job');
+  is(axisOf(barsOf(given, at(40))), { start: Number(at(0)), end: Number(at(40)) }, 'timeline: the axis contains all bars');
+  const late = { ...given, job: { ...job, created_at: at(-86400) } };
+  is(axisOf(barsOf(late, at(40))), { start: Number(at(7)), end: Number(at(40)) }, 'timeline: a long wait does not hide the other bars');
+  const quick = { job: { ...job, status: 'failed' }, attempts: [{ attempt: 1, outcome: 'failed', started_at: at(10), finished_at: at(10) }], steps: [], children: [], lines: [] };
+  ok(axisOf(barsOf(quick, at(40))).start < Number(at(10)), 'timeline: an attempt that took no time');
+  const fresh = barsOf({ job: { ...job, status: 'pending', started_at: null }, attempts: [], steps: [], children: [], lines: [] }, at(5));
+  is([fresh.length, axisOf(fresh)], [1, { start: Number(at(0)), end: Number(at(5)) }], 'timeline: a job that has not been claimed');
 }
 
 async function samples() {
@@ -178,6 +198,7 @@ export async function units() {
   pieces();
   search();
   drawing();
+  waterfall();
   await samples();
   await slowSamples();
   await endingConnection();

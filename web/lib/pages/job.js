@@ -3,6 +3,7 @@
 import { Problem } from '../database.js';
 import { badge, block, definitions, html, notice, number, span, table, time, timestamp } from '../html.js';
 import { graph } from '../graph.js';
+import { timeline } from '../timeline.js';
 import { explainTable } from './queues.js';
 
 const ROWS = 100;
@@ -89,17 +90,17 @@ function detailsOf({ class: type, stack, others }) {
 }
 
 async function attemptsPart(view, query, id) {
-  if (!view.rights.reads('attempts')) return '';
+  if (!view.rights.reads('attempts')) return { rows: [], part: '' };
   const rows = await query(`SELECT a.attempt, a.outcome, a.worker_id, a.started_at, a.finished_at, a.reported, left(a.error, 4000) AS error, ${DETAILS}
     FROM jobq.attempts a WHERE a.job_id = $1 ORDER BY a.finished_at DESC LIMIT ${ROWS}`, [id]);
-  return html`<h2>Attempts that did not complete</h2>${table('Attempts, the latest first', [
+  return { rows, part: html`<h2>Attempts that did not complete</h2>${table('Attempts, the latest first', [
     { label: 'Attempt', number: true, cell: (row) => row.attempt },
     { label: 'Outcome', cell: (row) => badge(row.outcome) },
     { label: 'Worker', cell: (row) => html`${row.worker_id}${row.reported ? '' : ' (taken away)'}` },
     { label: 'Began', cell: (row) => time(row.started_at) },
     { label: 'Took', number: true, cell: (row) => (row.started_at ? span((row.finished_at - row.started_at) / 1000) : '') },
     { label: 'Error', wide: true, cell: (row) => html`${row.error}${detailsOf(row)}` },
-  ], rows)}`;
+  ], rows)}` };
 }
 
 const BADGES = { error: 'failed', warning: 'paused' };
@@ -147,6 +148,12 @@ function stepsPart(view, steps) {
   ], steps)}`;
 }
 
+async function readChildren(view, query, id) {
+  if (!view.rights.reads('jobs', 'edges')) return [];
+  return query(`SELECT j.id, j.kind, j.status, j.created_at, j.started_at, j.finished_at FROM jobq.edges d JOIN jobq.jobs j ON j.id = d.target
+    WHERE d.job_id = $1 AND d.kind = 'child' ORDER BY d.target LIMIT ${ROWS}`, [id]);
+}
+
 const RELATED = [['depends', 'Depends on', 'd.target', 'd.job_id'], ['depends', 'Others that depend on it', 'd.job_id', 'd.target'],
   ['child', 'Has spawned', 'd.target', 'd.job_id'], ['child', 'Spawned by', 'd.job_id', 'd.target']];
 
@@ -180,6 +187,7 @@ export async function jobPage(view, query, { id }) {
     throw new Problem('missing', `job ${id} does not exist`, { status: 404 });
   }
   const steps = job ? await readSteps(view, query, id) : [];
+  const attempts = await attemptsPart(view, query, id);
   const explained = (job === null || UNFINISHED.has(job.status) || job.halts) && rights.calls('jobq_explain')
     ? await query(`SELECT * FROM ${rights.call('jobq_explain')}($1) LIMIT 20`, [id]) : [];
   const texts = job ? [['Error', job.error], ['Payload', job.payload], ['Result', job.result], ['Progress', job.progress], ['Metadata', job.metadata]]
@@ -189,7 +197,8 @@ ${job ? html`<p>${badge(job.status)} ${job.dead_from ? badge('failed', 'dead let
     : notice('warn', `Role "${rights.role}" may not read jobs, so payload, result, and settings are not shown.`)}
 ${explained.length > 0 ? html`<h2>Why it does not run, or its state</h2>${explainTable(view, explained)}` : ''}
 ${texts.map(([label, text]) => html`<h2>${label}</h2>${block(label, text)}`)}
-${await attemptsPart(view, query, id)}
+${job ? timeline(view, { job, attempts: attempts.rows, steps, children: await readChildren(view, query, id), lines: (log.rows ?? []).filter((row) => row.event.startsWith('log ')).map((row) => row.at) }) : ''}
+${attempts.part}
 ${log.part}
 ${stepsPart(view, steps)}
 ${job ? await relatedPart(view, query, id) : ''}`, { live: true });
