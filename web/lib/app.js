@@ -9,6 +9,7 @@ import { addressOf } from './options.js';
 import { batchesPage } from './pages/batches.js';
 import { bulkPage, changeMany } from './pages/bulk.js';
 import { enqueuePage } from './pages/enqueue.js';
+import { EXPORTS, exportJobs } from './pages/export.js';
 import { failuresPage } from './pages/failures.js';
 import { groupsPage } from './pages/groups.js';
 import { handlersPage } from './pages/handlers.js';
@@ -72,6 +73,16 @@ export function createApp({ database, sampler, options, log = console.log }) {
       const view = viewOf(c, rights, entry);
       const given = { ...c.req.query(), ...c.req.param() };
       return show(c, await database.read((query) => page(view, query, given, { sampler })));
+    });
+  }
+  for (const [format, { type }] of Object.entries(EXPORTS)) {
+    app.get(`/jobs.${format}`, async (c) => {
+      const view = new View({ options, rights: await database.rights() });
+      const { text, name } = await database.read((query) => exportJobs(view, query, c.req.query(), format));
+      c.header('Content-Type', type);
+      c.header('Content-Disposition', `attachment; filename="${name}"`);
+      c.header('Cache-Control', 'no-store');
+      return c.body(text);
     });
   }
   app.get('/job', (c) => c.redirect(`${options.basePath}/job/${encodeURIComponent(c.req.query('id') ?? '')}`, 303));

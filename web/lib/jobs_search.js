@@ -1,12 +1,14 @@
 // The search for jobs: the meaning of a filter, the index that a search walks along, and the start of the next page. However many
 // jobs are kept, a page examines at most `scan` jobs, and says if it stopped there. Needs no database: this file only makes SQL
 // and interprets rows.
+import { isMoment } from './moment.js';
 import { STATUSES } from './sampler.js';
 
 export const AGES = { '1m': '1 minute', '10m': '10 minutes', '1h': '1 hour', '1d': '1 day', '7d': '7 days' };
 // Values of the filter "status". "unfinished" selects four statuses.
 export const STATUS_CHOICES = [...STATUSES, 'unfinished'];
-export const FIELDS = ['status', 'queue', 'kind', 'nokind', 'worker', 'error', 'key', 'older', 'dead', 'metadata', 'batch'];
+export const FIELDS = ['status', 'queue', 'kind', 'nokind', 'worker', 'error', 'key', 'older', 'from', 'to', 'dead', 'metadata', 'payload', 'batch'];
+export const SEARCHED_PAYLOAD = 8192;   // stored size in bytes; a search does not read larger payloads
 
 // Returns the filter in a form or an address. `problems` are messages for the reader. Empty fields are omitted.
 export function parseFilter(given) {
@@ -23,6 +25,12 @@ export function parseFilter(given) {
   if (filter.older !== undefined && !Object.hasOwn(AGES, filter.older)) {
     problems.push(`Age "${filter.older}" does not exist.`);
     delete filter.older;
+  }
+  for (const field of ['from', 'to']) {
+    if (filter[field] !== undefined && !isMoment(filter[field])) {
+      problems.push(`"${filter[field]}" is not a time, such as 2026-01-31 09:30.`);
+      delete filter[field];
+    }
   }
   if (filter.nokind !== undefined) {
     delete filter.kind;
@@ -184,6 +192,15 @@ export function decodeCursor(walk, text) {
   return fits ? values.slice(1) : undefined;
 }
 
+// Returns whether a search in payloads compares JSON. Otherwise, it compares text.
+function isDocument(text) {
+  try {
+    return typeof JSON.parse(text) === 'object' && text.trim() !== 'null';
+  } catch {
+    return false;
+  }
+}
+
 // Returns the SQL conditions for the filter. `add` takes a value and returns its placeholder.
 export function conditionsOf(filter, add) {
   const conditions = [];
@@ -201,9 +218,47 @@ export function conditionsOf(filter, add) {
   if (filter.key !== undefined) conditions.push(`j.unique_key = ${add(filter.key)}`);
   if (filter.older !== undefined) conditions.push(`j.created_at < clock_timestamp() - ${add(AGES[filter.older])}::interval`);
   if (filter.batch !== undefined) conditions.push(`j.batch_id = ${add(filter.batch)}::bigint`);
+  if (filter.from !== undefined) conditions.push(`j.created_at >= ${add(filter.from)}::timestamptz`);
+  if (filter.to !== undefined) conditions.push(`j.created_at < ${add(filter.to)}::timestamptz`);
+  if (filter.payload !== undefined) {
+    const text = add(filter.payload);
+    conditions.push(`CASE WHEN pg_column_size(j.payload) <= ${SEARCHED_PAYLOAD} THEN ${isDocument(filter.payload) ? `j.payload @> ${text}::jsonb` : `position(${text} in j.payload::text) > 0`} END`);
+  }
   if (filter.dead) conditions.push('j.dead_from IS NOT NULL');
   if (filter.metadata !== undefined) conditions.push(`j.metadata @> ${add(filter.metadata)}::jsonb`);
   return conditions;
+}
+
+// The share of the jobs that a page examines if it searches in payloads, because converting payloads to text takes long.
+const PAYLOAD_SHARE = 0.25;
+const MARGIN = 60000;   // milliseconds by which the times of jobs may deviate from the order of their IDs
+const NEAR = 100n;
+
+// Returns an ID near the first job that was enqueued at this time, with a binary search along the primary key, because no index
+// contains the times. Jobs whose created_at was set with plain SQL may be elsewhere.
+async function idAt(query, at, [low, high]) {
+  let [first, last] = [BigInt(low), BigInt(high)];
+  while (last - first > NEAR) {
+    const middle = (first + last) / 2n;
+    const [row] = await query('SELECT j.id, j.created_at < $2::timestamptz AS early FROM jobq.jobs j WHERE j.id >= $1 ORDER BY j.id LIMIT 1', [String(middle), at]);
+    if (row?.early) first = BigInt(row.id);
+    else last = middle;
+  }
+  return { first: String(first), last: String(last) };
+}
+
+const RANGED = new Set(['newest', 'attempts']);
+
+// Returns the range of IDs in which a search with a time range must look: { first, last }.
+export async function rangeOf(query, filter) {
+  if (!RANGED.has(walkOf(filter)) || (filter.from === undefined && filter.to === undefined)) return {};
+  const [{ low, high }] = await query('SELECT min(j.id) AS low, max(j.id) AS high FROM jobq.jobs j');
+  if (low === null) return {};
+  const shifted = (text, by) => new Date(Date.parse(`${text.replace(' ', 'T')}${text.length > 10 ? 'Z' : ''}`) + by);
+  return {
+    ...(filter.from !== undefined && { first: (await idAt(query, shifted(filter.from, -MARGIN), [low, high])).first }),
+    ...(filter.to !== undefined && { last: (await idAt(query, shifted(filter.to, MARGIN), [low, high])).last }),
+  };
 }
 
 export function parameters() {
@@ -214,15 +269,17 @@ export function parameters() {
 // Returns the statement for one page of `limit` jobs with `columns` of j. Its rows contain `matches`, `n`, and the keys k0, k1
 // ... The last examined job is always included, so that the next page can start after it. The outer query has no ORDER BY,
 // because sorting would read all `scan` jobs even if the first few match; filters and limits keep the order of the inner query.
-export function searchStatement(filter, { before, columns, limit, scan }) {
+export function searchStatement(filter, { before, columns, limit, scan, range = {} }) {
   const name = walkOf(filter);
   const walk = WALKS[name];
   const { values, add } = parameters();
-  const most = Math.max(1, Math.floor(scan * (walk.share ?? 1)));
+  const most = Math.max(1, Math.floor(scan * (walk.share ?? 1) * (filter.payload === undefined ? 1 : PAYLOAD_SHARE)));
   const given = { filter, before, add, scan: most };
   const from = walk.from(given);
   const where = [walk.where(given)];
   const order = walk.order ? [walk.order] : walk.keys.map(([column]) => `j.${column}`);
+  if (range.first !== undefined) where.push(`${order[0]} >= ${add(range.first)}::bigint`);
+  if (range.last !== undefined) where.push(`${order[0]} <= ${add(range.last)}::bigint`);
   if (before && !walk.fromCursor) {
     const places = walk.keys.map(([, type], i) => `${add(before[i])}::${type}`);
     where.push(walk.keys.length === 1 ? `${order[0]} ${walk.down ? '<' : '>'} ${places[0]}`

@@ -50,7 +50,8 @@ function pages({ root, failed }) {
     ['Jobs: completed, of a worker that does not exist', '/jobs?status=completed&worker=nobody'], ['Jobs: failed, by an error that no job has', '/jobs?status=failed&error=nonsense'],
     ['Jobs: failed, a page in the middle', `/jobs?status=failed&after=${encodeCursor('attempts', [String(JOBS / 2)])}`],
     ['Jobs: completed, of a queue, a page in the middle', `/jobs?status=completed&queue=emails&after=${encodeCursor('newest', [String(JOBS / 2)])}`],
-    ['Jobs: by metadata that no job has', '/jobs?metadata=%7B%22a%22%3A1%7D'],
+    ['Jobs: by metadata that no job has', '/jobs?metadata=%7B%22a%22%3A1%7D'], ['Jobs: by a payload that no job has', '/jobs?payload=nonsense'],
+    ['Jobs: of a time range', '/jobs?from=2020-01-01&to=2020-02-01'], ['Halted groups', '/groups'],
     ['A job that twenty other jobs wait for', `/job/${root}`], ['A failed job', `/job/${failed}`], ['Failures', '/failures'], ['Schedules, two hundred', '/schedules'],
     ['Workers', '/workers'], ['Handlers', '/handlers'], ['Preview of a bulk retry', '/bulk?action=retry&status=failed&queue=imports']];
 }

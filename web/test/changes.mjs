@@ -281,6 +281,25 @@ export async function looks({ writable, db }) {
   await value("SELECT jobq_drop_queue('late', force => true)");
 }
 
+export async function exports({ writable, readOnly, db }) {
+  const wanted = await db.value("SELECT count(*)::int FROM jobq.jobs WHERE queue = 'backlog'");
+  const json = await request(readOnly, { path: '/jobs.json?queue=backlog' });
+  const { complete, jobs } = JSON.parse(json.text);
+  is([json.status, json.headers['content-type'], json.headers['content-disposition'], complete, jobs.length, jobs.at(-1).kind, jobs.at(-1).payload], [200, 'application/json', 'attachment; filename="jobs.json"', true, wanted, 'thumb', 1],
+    'export: JSON contains all jobs of the filter');
+  await db.sql("SELECT jobq_enqueue('exported', '{\"order\": 12345678901234567890}', kind => '=HYPERLINK(1)'), jobq_enqueue('exported', to_jsonb(repeat('x', 20000) || (SELECT string_agg(md5(n::text), '') FROM generate_series(1, 1000) n)))");
+  const csv = await request(readOnly, { path: '/jobs.csv?queue=exported' });
+  const [head, large, formula, ...rest] = csv.text.split('\r\n');
+  is([csv.headers['content-type'], head.split(',').slice(0, 3), rest], ['text/csv; charset=utf-8', ['id', 'queue', 'kind'], ['']], 'export: CSV has a row for each job');
+  like(formula, /^\d+,exported,'=HYPERLINK\(1\),.*,"\{""order"": 12345678901234567890\}",$/, 'export: CSV contains no formula, and exact numbers');
+  ok(large.endsWith(',,'), 'export: a large payload is omitted', large.slice(0, 500));
+  like((await request(readOnly, { path: '/jobs.json?queue=exported' })).text, /"order": 12345678901234567890/, 'export: numbers in JSON are exact');
+  await db.sql("SELECT jobq_drop_queue('exported', force => true)");
+  is((await request(readOnly, { path: '/jobs.csv?from=x' })).status, 400, 'export: an invalid filter is rejected');
+  const page = textOf((await request(writable, { path: '/jobs?queue=backlog&payload=thumb-that-is-nowhere' })).text);
+  like(page, /None among|None\./, 'a search in payloads without a match says so');
+}
+
 export async function log({ board, readOnlyBoard }) {
   await becomesTrue('changes are logged', () => board.output.text.includes('"change":"do/pause_queue"'));
   const lines = board.output.text.split('\n').filter((line) => line.startsWith('{')).map((line) => JSON.parse(line));

@@ -37,6 +37,7 @@ export async function rights({ db, ids, ofRole }) {
   ok((await page(some, '/')).status === 200, 'the first page of an operator of some queues shows its queues');
   const crew = await page(some, '/workers');
   ok(/mailer-2/.test(crew.text) && !/cashier-1/.test(crew.text), 'an operator of some queues sees only the workers of these', crew.text);
+  is([(await page(some, '/jobs.csv')).status, (await page(some, '/jobs.json?queue=emails')).status], [403, 403], 'an operator of some queues cannot export jobs');
   is((await page(some, '/jobs')).status, 403, 'an operator of some queues has no list of all jobs');
   const own = await page(some, `/job/${ids.failed}`);
   ok(own.status === 200 && /bob@example/.test(own.text), 'an operator of some queues sees jobs of its queues', own.text);

@@ -3,7 +3,7 @@
 // optional directory for screenshots, and WEB_PARTS an optional list of parts to run.
 import http from 'node:http';
 import { inBrowser } from './browser.mjs';
-import { log, looks, many, refusals, single } from './changes.mjs';
+import { exports, log, looks, many, refusals, single } from './changes.mjs';
 import { connect, count, dashboard, endAll, part } from './harness.mjs';
 import { manyQueues } from './many_queues.mjs';
 import { rights } from './rights.mjs';
@@ -48,6 +48,7 @@ if (does('changes')) {
   await part('single changes', () => single(given));
   await part('bulk changes', () => many(given));
   await part('failures', () => looks(given));
+  await part('exports', () => exports(given));
   await part('log', () => log(given));
 }
 // Last, because it restarts the server.

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import net from 'node:net';
 import { Database } from '../lib/database.js';
+import { csvCell } from '../lib/pages/export.js';
 import { fragmentOf } from '../lib/pages/failures.js';
 import { layout, parseDot } from '../lib/graph.js';
 import { escape, html, plural, span, table } from '../lib/html.js';
@@ -57,13 +58,15 @@ function pieces() {
     'html: a word in a table is broken only if it is long');
   like(String(table('c', [{ label: '<l>', cell: () => '<x>' }], [{}])), /data-label="&lt;l&gt;">&lt;x&gt;</, 'html: labels and cells of a table are escaped');
   is([0, 0.25, 59, 60, 3661, 90000, 864000].map(span), ['0 s', '250 ms', '59 s', '1 min', '1 h 1 min', '1 d 1 h', '10 d'], 'html: durations are formatted');
+  is(['=1+1', '+1', '-1', '@x', ' =1', '\t1', '\uff1d1', -1, 'a"b,c', 'a\nb', null, new Date(0)].map(csvCell),
+    ["'=1+1", "'+1", "'-1", "'@x", "' =1", "'\t1", "'\uff1d1", '-1', '"a""b,c"', '"a\nb"', '', '1970-01-01T00:00:00.000Z'], 'export: a cell is no formula, and is quoted');
   is(fragmentOf('row #: timeout after # ms'), ': timeout after ', 'failures: the common part of a group is found');
   is(polylines([null, 1, 2, null, 3], 3).length, 2, 'sparkline: a gap has no line');
 }
 
 function search() {
   is(parseFilter({ status: 'failed', queue: '', nonsense: 'x' }).filter, { status: 'failed' }, 'filter: empty and unknown fields are absent');
-  is(parseFilter({ status: 'x', metadata: '{', older: 'toString' }).problems.length, 3, 'filter: invalid values are reported');
+  is(parseFilter({ status: 'x', metadata: '{', older: 'toString', from: 'soon', to: '2026-13-01' }).problems.length, 5, 'filter: invalid values are reported');
   is(parseFilter({ kind: 'a', nokind: '1' }).filter, { nokind: '1' }, 'filter: an empty kind means jobs without a kind');
   is(['pending', 'scheduled', 'processing', 'blocked', 'failed', 'completed', undefined].map((status) => walkOf({ status })),
     ['ready', 'due', 'running', 'blocked', 'attempts', 'newest', 'newest'], 'filter: each status has its index');

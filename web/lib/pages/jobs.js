@@ -1,7 +1,8 @@
 // The list of jobs: a filter, a page of results, and how many jobs the search has examined.
 import { Problem, mustRead } from '../database.js';
-import { badge, html, notice, number, table, time } from '../html.js';
-import { AGES, FIELDS, STATUS_CHOICES, WALKS, decodeCursor, parseFilter, searchResult, searchStatement, walkOf } from '../jobs_search.js';
+import { badge, html, notice, number, plural, table, time } from '../html.js';
+import { momentField } from '../moment.js';
+import { AGES, FIELDS, STATUS_CHOICES, WALKS, decodeCursor, parseFilter, rangeOf, searchResult, searchStatement, walkOf } from '../jobs_search.js';
 import { ACTIONS } from './bulk.js';
 import { enqueueLink } from './enqueue.js';
 
@@ -19,7 +20,7 @@ export async function searchJobs(view, query, filter, { cursor, limit, columns =
     before = decodeCursor(walkOf(filter), cursor);
     if (before === undefined) throw new Problem('argument', 'the address of the page is incomplete', { status: 400 });
   }
-  const statement = searchStatement(filter, { before, columns, limit, scan: options.scan });
+  const statement = searchStatement(filter, { before, columns, limit, scan: options.scan, range: await rangeOf(query, filter) });
   const rows = await query(statement.text, statement.values);
   return { ...searchResult(statement, rows), most: statement.most, walk: statement.walk };
 }
@@ -30,7 +31,7 @@ function select(name, chosen, choices) {
 }
 
 export function filterForm(view, filter) {
-  const more = ['worker', 'key', 'older', 'metadata', 'nokind', 'dead', 'batch'].some((field) => filter[field] !== undefined);
+  const more = ['worker', 'key', 'older', 'from', 'to', 'metadata', 'payload', 'nokind', 'dead', 'batch'].some((field) => filter[field] !== undefined);
   return html`<form method="get" action="${view.href('/jobs')}" class="filter" role="search">
 <label>Status ${select('status', filter.status, STATUS_CHOICES.map((status) => [status, status]))}</label>
 <label>Queue <input name="queue" value="${filter.queue ?? ''}" maxlength="63"></label>
@@ -41,6 +42,9 @@ export function filterForm(view, filter) {
 <label>Unique key <input name="key" value="${filter.key ?? ''}" maxlength="1024"></label>
 <label>Batch <input name="batch" value="${filter.batch ?? ''}" inputmode="numeric" pattern="[0-9]{1,18}"></label>
 <label>Enqueued ${select('older', filter.older, Object.entries(AGES).map(([value, text]) => [value, `more than ${text} ago`]))}</label>
+${momentField('Enqueued from (UTC)', 'from', filter.from)}
+${momentField('Enqueued before (UTC)', 'to', filter.to)}
+<label>Payload contains <input name="payload" value="${filter.payload ?? ''}" placeholder="{&quot;order&quot;: 17}" maxlength="2000"><small>JSON or text; up to 8 kB of a payload are searched</small></label>
 <label>Metadata contain <input name="metadata" value="${filter.metadata ?? ''}" placeholder="{&quot;tenant&quot;: 7}" maxlength="2000"></label>
 <label class="check"><input type="checkbox" name="nokind" value="1"${filter.nokind ? html` checked` : ''}> without a kind</label>
 <label class="check"><input type="checkbox" name="dead" value="1"${filter.dead ? html` checked` : ''}> dead letters</label>
@@ -92,5 +96,6 @@ ${problems.map((problem) => notice('bad', problem))}
 ${jobs.length === 0 ? '' : bulkLinks(view, filter)}
 ${jobsTable(view, jobs, cut ? `None among the ${number(most)} jobs that were read.` : 'None.')}
 ${cut ? notice('warn', `The search stopped after ${number(most)} jobs. There may be more matches.`) : ''}
-<p class="more">${given.after ? html`${view.link('First page', '/jobs', filter)} ` : ''}${next ? view.link(cut ? 'Look further' : 'Next page', '/jobs', { ...filter, after: next }) : ''}</p>`, { live: true });
+<p class="more">${given.after ? html`${view.link('First page', '/jobs', filter)} ` : ''}${next ? view.link(cut ? 'Look further' : 'Next page', '/jobs', { ...filter, after: next }) : ''}${jobs.length === 0 ? '' : html` <span>Export up to ${plural(options.bulkSize, 'job')}: ${
+    ['csv', 'json'].map((format) => html`${view.link(format.toUpperCase(), `/jobs.${format}`, { ...filter, after: given.after })} `)}</span>`}</p>`, { live: true });
 }
