@@ -6,8 +6,10 @@ import { bodyLimit } from 'hono/body-limit';
 import { CHANGES, change } from './actions.js';
 import { Problem, toProblem } from './database.js';
 import { addressOf } from './options.js';
+import { Journal } from './journal.js';
 import { batchesPage } from './pages/batches.js';
 import { bulkPage, changeMany } from './pages/bulk.js';
+import { changesPage } from './pages/changes.js';
 import { enqueuePage } from './pages/enqueue.js';
 import { EXPORTS, exportJobs } from './pages/export.js';
 import { failuresPage } from './pages/failures.js';
@@ -15,6 +17,7 @@ import { groupsPage } from './pages/groups.js';
 import { handlersPage } from './pages/handlers.js';
 import { jobPage } from './pages/job.js';
 import { jobsPage } from './pages/jobs.js';
+import { loginPage } from './pages/login.js';
 import { overviewPage } from './pages/overview.js';
 import { problemPage } from './pages/problems.js';
 import { queuePage, queuesPage } from './pages/queues.js';
@@ -26,7 +29,8 @@ import { View } from './view.js';
 // path, page, navigation entry
 const ROUTES = [['/', overviewPage, '/'], ['/queues', queuesPage, '/queues'], ['/queue', queuePage, '/queues'], ['/jobs', jobsPage, '/jobs'],
   ['/job/:id', jobPage, '/jobs'], ['/bulk', bulkPage, '/jobs'], ['/enqueue', enqueuePage, '/jobs'], ['/failures', failuresPage, '/failures'], ['/schedules', schedulesPage, '/schedules'], ['/batches', batchesPage, '/batches'],
-  ['/groups', groupsPage, '/groups'], ['/workers', workersPage, '/workers'], ['/handlers', handlersPage, '/handlers']];
+  ['/groups', groupsPage, '/groups'], ['/workers', workersPage, '/workers'], ['/handlers', handlersPage, '/handlers'], ['/changes', changesPage, '/changes']];
+const OPEN = new Set(['/login', '/health']);   // paths for which no user needs to be known, in addition to the files
 const FILES = { '/app.css': 'text/css; charset=utf-8', '/app.js': 'text/javascript; charset=utf-8', '/icon.svg': 'image/svg+xml' };
 const MOST_POSTED = 256 * 1024;
 
@@ -44,39 +48,59 @@ function localAddress(options, back) {
   return back;
 }
 
-export function createApp({ database, sampler, options, log = console.log }) {
+export function createApp({ database: own, sampler, options, users, log = console.log }) {
   const sessions = new Sessions(options);
+  const journal = new Journal(log);
   let origins = ownOrigins(options, options.port);
   const root = new Hono();
   const app = options.basePath === '' ? root : root.basePath(options.basePath);
 
+  const remote = (c) => (c.env?.incoming?.socket?.remoteAddress ?? '').replace(/^::ffff:/, '');
+  // Returns the user whom the proxy has authenticated: null if there is none, and undefined if no proxy does so. Other clients could
+  // send the header, too.
+  const proxied = (c) => (options.userHeader ? (options.proxies.has(remote(c)) ? c.req.header(options.userHeader) ?? null : null) : undefined);
+  // Returns the user, and the database with the privileges of the user, or undefined if the user is unknown.
+  const identify = (c) => {
+    if (!users) return { user: proxied(c), database: own };
+    const found = options.userHeader ? users.named(proxied(c)) : users.of(sessions.known(c));
+    return found && { user: found.name, database: own.as(found.role) };
+  };
+  const local = (c) => c.req.path.slice(options.basePath.length);
+
   const viewOf = (c, rights, path) => {
     const session = sessions.of(c);
     const address = new URL(c.req.url);
-    return new View({ options, rights, token: sessions.token(session), told: sessions.hear(session), path, address: address.pathname + address.search });
+    return new View({ options, rights, user: c.get('who')?.user, token: sessions.token(session), told: sessions.hear(session), path, address: address.pathname + address.search });
   };
   const show = (c, page, status = 200) => {
     c.header('Cache-Control', 'no-store');
     return c.html(String(page), status);
   };
-  const user = (c) => (options.userHeader ? c.req.header(options.userHeader) ?? null : undefined);
 
   root.use(async (c, next) => {
     setHeaders(c);
     checkHost(c, origins);
-    await next();
+    c.set('who', identify(c));
+    if (!c.get('who') && !OPEN.has(local(c)) && !Object.hasOwn(FILES, local(c))) {
+      if (options.userHeader) throw new Problem('user', `user "${(proxied(c) ?? '').slice(0, 200)}" is not in the list of users`, { status: 403 });
+      if (c.req.method !== 'GET') throw new Problem('signed-out', 'nobody is signed in', { status: 401 });
+      const { pathname, search } = new URL(c.req.url);
+      return c.redirect(`${options.basePath}/login?${new URLSearchParams({ to: pathname + search })}`, 303);
+    }
+    return next();
   });
 
   for (const [path, page, entry] of ROUTES) {
     app.get(path, async (c) => {
-      const rights = await database.rights();
-      const view = viewOf(c, rights, entry);
+      const { database } = c.get('who');
+      const view = viewOf(c, await database.rights(), entry);
       const given = { ...c.req.query(), ...c.req.param() };
-      return show(c, await database.read((query) => page(view, query, given, { sampler })));
+      return show(c, await database.read((query) => page(view, query, given, { sampler, journal })));
     });
   }
   for (const [format, { type }] of Object.entries(EXPORTS)) {
     app.get(`/jobs.${format}`, async (c) => {
+      const { database } = c.get('who');
       const view = new View({ options, rights: await database.rights() });
       const { text, name } = await database.read((query) => exportJobs(view, query, c.req.query(), format));
       c.header('Content-Type', type);
@@ -88,7 +112,7 @@ export function createApp({ database, sampler, options, log = console.log }) {
   app.get('/job', (c) => c.redirect(`${options.basePath}/job/${encodeURIComponent(c.req.query('id') ?? '')}`, 303));
   // For monitoring: tests whether the database can be reached.
   app.get('/health', async (c) => {
-    await database.read((query) => query('SELECT 1'));
+    await own.read((query) => query('SELECT 1'));
     return c.text('ok\n');
   });
   for (const [path, type] of Object.entries(FILES)) {
@@ -101,40 +125,63 @@ export function createApp({ database, sampler, options, log = console.log }) {
   }
 
   // Logs a change. `said` is missing if the change was rejected before its form was trusted.
-  const logChange = (c, outcome) => log(JSON.stringify({ at: new Date().toISOString(), change: c.req.path.slice(options.basePath.length + 1, 200),
-    user: user(c), role: database.known?.role, said: c.get('said'), ...outcome }));
-  const posted = async (c, work) => {
+  const logChange = (c, outcome) => journal.add({ at: new Date().toISOString(), change: c.req.path.slice(options.basePath.length + 1, 200),
+    user: c.get('who') ? c.get('who').user : proxied(c), role: c.get('who')?.database.known?.role, said: c.get('said'), ...outcome });
+  const formOf = async (c) => {
     // Keep text fields only, because the dashboard accepts no files.
     const body = Object.fromEntries(Object.entries(await c.req.parseBody()).filter(([, value]) => typeof value === 'string'));
     sessions.checkPost(c, origins, body);
+    return body;
+  };
+  const posted = async (c, work) => {
+    const body = await formOf(c);
+    const { database } = c.get('who');
     if (!options.allowChanges) throw new Problem('read-only', 'the dashboard was started without --allow-changes', { status: 403 });
     const rights = await database.rights();
     const session = sessions.of(c);
     c.set('said', Object.fromEntries(Object.entries(body).filter(([name]) => name !== 'token' && name !== 'back')));
-    const told = await work(body, rights);
+    const told = await work(body, rights, database);
     logChange(c, { done: told.text });
     sessions.tell(session, told.kind, told.text);
     return c.redirect(told.path === undefined ? localAddress(options, body.back) : options.basePath + told.path, 303);
   };
   app.use('*', bodyLimit({ maxSize: MOST_POSTED, onError: () => { throw new Problem('argument', 'the form is too large', { status: 413 }); } }));
   for (const what of Object.keys(CHANGES)) {
-    app.post(`/do/${what}`, (c) => posted(c, (body, rights) => change(database, rights, what, body)));
+    app.post(`/do/${what}`, (c) => posted(c, (body, rights, database) => change(database, rights, what, body)));
   }
-  app.post('/bulk', (c) => posted(c, (body, rights) => changeMany(new View({ options, rights }), database, body)));
+  app.post('/bulk', (c) => posted(c, (body, rights, database) => changeMany(new View({ options, rights }), database, body)));
+
+  if (users && !options.userHeader) {
+    app.get('/login', (c) => show(c, loginPage(viewOf(c), c.req.query('to'))));
+    app.post('/login', async (c) => {
+      const body = await formOf(c);
+      const user = await users.check(body.name ?? '', (body.password ?? '').slice(0, 1000));
+      journal.add({ at: new Date().toISOString(), login: (body.name ?? '').slice(0, 200), address: remote(c), ...(user ? { done: 'signed in' } : { status: user === null ? 401 : 429, error: user === null ? 'wrong name or password' : 'too many attempts' }) });
+      if (!user) return show(c, loginPage(viewOf(c), body.back, user === null ? 'The name or the password is wrong.' : 'Too many passwords are being checked. Try again in a moment.'), user === null ? 401 : 429);
+      users.signIn(sessions.renew(c), user);
+      return c.redirect(localAddress(options, body.back), 303);
+    });
+    app.post('/logout', async (c) => {
+      await formOf(c);
+      users.signOut(sessions.known(c));
+      sessions.renew(c);
+      return c.redirect(`${options.basePath}/login`, 303);
+    });
+  }
 
   root.notFound((c) => fail(c, new Problem('missing', 'this page does not exist', { status: 404 })));
   root.onError((error, c) => fail(c, error));
 
   async function fail(c, error) {
     const problem = toProblem(error);
-    if (c.req.method === 'POST') logChange(c, { status: problem.status, error: error.message });
+    if (c.req.method === 'POST' || problem.kind === 'user') logChange(c, { status: problem.status, error: error.message });
     if (problem.kind === 'error' && !problem.cause?.code) console.error(problem.cause ?? problem);
     if (c.req.path.endsWith('/health')) return c.text(`${problem.message}\n`, 503);
     setHeaders(c);
     if (problem.status === 503) c.header('Retry-After', '5');
     // Uses the cached rights instead of a query, because the database may be unreachable.
-    const view = new View({ options, rights: database.known, path: '', address: `${options.basePath}/` });
-    return show(c, problemPage(view, problem), problem.status);
+    const view = new View({ options, rights: c.get('who')?.database.known, user: c.get('who')?.user, path: '', address: `${options.basePath}/` });
+    return show(c, problemPage(view, problem, { signedOut: !c.get('who') }), problem.status);
   }
 
   return {

@@ -67,12 +67,13 @@ SELECT current_user AS role, current_database() AS database, pg_is_in_recovery()
 FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'jobq'`;
 
 // Begins a transaction. Overrides the role's own settings that could change what a query means or costs.
-function beginning(mode, timeout) {
+function beginning(mode, timeout, role) {
   return `BEGIN ISOLATION LEVEL READ COMMITTED ${mode};
     SET LOCAL statement_timeout = ${timeout}; SET LOCAL lock_timeout = 0;
     SET LOCAL idle_in_transaction_session_timeout = ${timeout + 30000};
     SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL timezone = 'UTC'; SET LOCAL datestyle = 'ISO, MDY';
-    SET LOCAL intervalstyle = 'postgres'; SET LOCAL jit = off; SET LOCAL max_parallel_workers_per_gather = 0`;
+    SET LOCAL intervalstyle = 'postgres'; SET LOCAL jit = off; SET LOCAL max_parallel_workers_per_gather = 0${
+    role === undefined ? '' : `; SET LOCAL ROLE "${role.replaceAll('"', '""')}"`}`;
 }
 
 export class Database {
@@ -94,6 +95,13 @@ export class Database {
     this.knownAt = 0;
   }
 
+  // Returns a database whose transactions have the privileges of another role, of which the own role must be a member.
+  as(role) {
+    this.roles ??= new Map();
+    if (!this.roles.has(role)) this.roles.set(role, Object.assign(Object.create(Database.prototype), { options: this.options, pool: this.pool, role, known: undefined, knownAt: 0 }));
+    return this.roles.get(role);
+  }
+
   // Runs `work(query)` in a transaction. Throws a Problem for an error of the server or the network.
   async transaction(mode, timeout, work) {
     let client;
@@ -108,7 +116,7 @@ export class Database {
     };
     let broken;
     try {
-      await client.query({ text: beginning(mode, timeout), query_timeout: timeout + 10000 });
+      await client.query({ text: beginning(mode, timeout, this.role), query_timeout: timeout + 10000 });
       const result = await work(query);
       await client.query('COMMIT');
       return result;

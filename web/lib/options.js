@@ -1,4 +1,5 @@
 // The command-line options. The database and the role are selected by PGHOST, PGUSER, and so on, or by --database.
+import { isIP } from 'node:net';
 import { parseArgs } from 'node:util';
 
 export class OptionError extends Error {}
@@ -10,13 +11,16 @@ export const OPTIONS = {
   'allow-changes': { type: 'boolean', default: false, text: 'allow changes such as pause, retry, and cancel' },
   'origin': { type: 'string', multiple: true, value: 'URL', text: 'address that browsers use behind a proxy, such as https://jobs.example.com; can be repeated' },
   'base-path': { type: 'string', default: '', value: 'PATH', text: 'path of the dashboard on the proxy, such as /jobq' },
-  'user-header': { type: 'string', value: 'NAME', text: 'header in which the proxy passes the name of the user, for the log of changes' },
+  'user-header': { type: 'string', value: 'NAME', text: 'header in which the proxy passes the name of the user, for --users and the log of changes' },
+  'trusted-proxy': { type: 'string', multiple: true, value: 'ADDRESS', text: 'address of the proxy whose --user-header is trusted; can be repeated; the default is localhost' },
+  'users': { type: 'string', value: 'FILE', text: 'file with the users, their roles, and their passwords; without it, there is no login' },
   'statement-timeout': { type: 'string', default: '2s', value: 'TIME', text: 'timeout for each query of a page, in ms, s, or min' },
   'action-timeout': { type: 'string', default: '60s', value: 'TIME', text: 'timeout for each change' },
   'scan': { type: 'string', default: '20000', value: 'JOBS', text: 'maximum number of jobs that a page scans if no index supports the filter' },
   'page-size': { type: 'string', default: '50', value: 'ROWS', text: 'rows per page' },
   'bulk-size': { type: 'string', default: '1000', value: 'JOBS', text: 'maximum number of jobs per bulk change' },
   'sample-interval': { type: 'string', default: '5s', value: 'TIME', text: 'time between two points of the small graphs' },
+  'hash-password': { type: 'boolean', default: false, text: 'read a password from the standard input, print its hash for --users, and exit' },
   'help': { type: 'boolean', default: false, text: 'show this help and exit' },
 };
 const LOCAL = new Set(['127.0.0.1', '::1', 'localhost']);
@@ -70,6 +74,9 @@ export function parseOptions(args) {
   if (values['user-header'] !== undefined && !/^[\w-]{1,100}$/.test(values['user-header'])) {
     throw new OptionError(`--user-header: "${values['user-header']}" is not the name of a header`);
   }
+  const proxies = values['trusted-proxy'] ?? ['127.0.0.1', '::1'];
+  for (const proxy of proxies) if (isIP(proxy) === 0) throw new OptionError(`--trusted-proxy: "${proxy}" is not an IP address`);
+  if (values['trusted-proxy'] && values['user-header'] === undefined) throw new OptionError('--trusted-proxy requires --user-header');
   return {
     help: values.help,
     database: values.database,
@@ -80,6 +87,9 @@ export function parseOptions(args) {
     origins,
     basePath,
     userHeader: values['user-header'],
+    proxies: new Set(proxies),
+    users: values.users,
+    hashPassword: values['hash-password'],
     statementTimeout: parseTime('statement-timeout', values['statement-timeout'], 10),
     actionTimeout: parseTime('action-timeout', values['action-timeout'], 10),
     scan: parseCount('scan', values.scan, 100, 1000000),

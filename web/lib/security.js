@@ -34,13 +34,20 @@ export class Sessions {
     this.told = new Map();
   }
 
-  // Returns the ID of the browser's session, a random number in a cookie, and creates it if it is missing.
+  // Returns the ID of the browser's session, a random number in a cookie, or undefined if it is missing.
+  known(c) {
+    const id = getCookie(c, COOKIE);
+    return id !== undefined && /^[\w-]{43}$/.test(id) ? id : undefined;
+  }
+
   of(c) {
-    let id = getCookie(c, COOKIE);
-    if (id === undefined || !/^[\w-]{43}$/.test(id)) {
-      id = randomBytes(32).toString('base64url');
-      setCookie(c, COOKIE, id, { path: this.path, httpOnly: true, sameSite: 'Lax', secure: this.secure });
-    }
+    return this.known(c) ?? this.renew(c);
+  }
+
+  // Begins a session. The ID changes when a user signs in, so that no ID from before is worth anything.
+  renew(c) {
+    const id = randomBytes(32).toString('base64url');
+    setCookie(c, COOKIE, id, { path: this.path, httpOnly: true, sameSite: 'Lax', secure: this.secure });
     return id;
   }
 

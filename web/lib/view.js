@@ -2,12 +2,12 @@
 import { html, notice } from './html.js';
 
 export const PAGES = [['/', 'Overview'], ['/queues', 'Queues'], ['/jobs', 'Jobs'], ['/failures', 'Failures'],
-  ['/schedules', 'Schedules'], ['/batches', 'Batches'], ['/groups', 'Halted groups'], ['/workers', 'Workers'], ['/handlers', 'Handlers']];
+  ['/schedules', 'Schedules'], ['/batches', 'Batches'], ['/groups', 'Halted groups'], ['/workers', 'Workers'], ['/handlers', 'Handlers'], ['/changes', 'Changes']];
 
 // The view of a single request: knows the address of the dashboard, the session, and whether changes are allowed.
 export class View {
-  constructor({ options, rights, token, told, path, address }) {
-    Object.assign(this, { options, rights, token, told, path, address });
+  constructor({ options, rights, token, told, path, address, user }) {
+    Object.assign(this, { options, rights, token, told, path, address, user });
   }
 
   href(path, parameters = {}) {
@@ -50,10 +50,11 @@ export class View {
     return html`<p class="more">${this.link(text, path, parameters)}</p>`;
   }
 
-  page(title, content, { live = false } = {}) {
+  // `signedOut`: the page belongs to no user, so it has no links to other pages.
+  page(title, content, { live = false, signedOut = false } = {}) {
     const { rights, options } = this;
-    const state = !rights ? 'no connection' : html`${rights.database} as ${rights.role}${rights.standby ? ', a standby' : ''}`;
-    const mode = !options.allowChanges ? 'Read-only: the dashboard was started without --allow-changes.'
+    const state = signedOut ? 'Not signed in' : !rights ? 'no connection' : html`${rights.database} as ${rights.role}${rights.standby ? ', a standby' : ''}`;
+    const mode = signedOut ? '' : !options.allowChanges ? 'Read-only: the dashboard was started without --allow-changes.'
       : rights?.standby ? 'Read-only: the server is a standby.'
         : rights && !rights.calls('jobq_cancel') ? 'Read-only: the role is not an operator.' : '';
     return html`<!DOCTYPE html>
@@ -62,12 +63,13 @@ export class View {
 <link rel="icon" href="${this.href('/icon.svg')}"><link rel="stylesheet" href="${this.href('/app.css')}">
 <script src="${this.href('/app.js')}" defer></script></head>
 <body><a class="skip" href="#content">Skip to the content</a>
-<header><span class="brand">jobq</span><nav aria-label="Pages"><ul>${PAGES.map(([path, name]) =>
-      html`<li><a href="${this.href(path)}"${path === this.path ? html` aria-current="page"` : ''}>${name}</a></li>`)}</ul></nav></header>
+<header><span class="brand">jobq</span>${signedOut ? '' : html`<nav aria-label="Pages"><ul>${PAGES.map(([path, name]) =>
+      html`<li><a href="${this.href(path)}"${path === this.path ? html` aria-current="page"` : ''}>${name}</a></li>`)}</ul></nav>`}${
+      this.user && options.users && !options.userHeader && this.token ? this.form('/logout', { label: 'Sign out', back: this.href('/') }) : ''}</header>
 <main id="content" tabindex="-1"${live ? html` data-live` : ''}><h1>${title}</h1>
 ${this.told ? html`<div role="status">${notice(this.told.kind, this.told.text)}</div>` : ''}
 ${content}</main>
-<footer><p>${state}${rights ? html`, PostgreSQL ${rights.server}, jobq ${rights.version}` : ''}. Times are UTC. ${mode}</p></footer>
+<footer><p>${state}${rights ? html`, PostgreSQL ${rights.server}, jobq ${rights.version}` : ''}. Times are UTC. ${this.user ? html`You are ${this.user}. ` : ''}${mode}</p></footer>
 </body></html>`;
   }
 }

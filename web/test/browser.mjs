@@ -29,7 +29,7 @@ export async function open(browser, options = {}) {
 export function pagesOf(ids) {
   return { overview: '/', queues: '/queues', queue: '/queue?name=emails', 'queue with dead letters': '/queue?name=payments', jobs: '/jobs', 'failed jobs': '/jobs?status=failed&error=timeout',
     job: `/job/${ids.ship}`, 'failed job': `/job/${ids.failed}`, 'dead letter': `/job/${ids.dead}`, 'job with steps': `/job/${ids.flow}`, bulk: '/bulk?action=retry&status=failed&queue=imports',
-    enqueue: '/enqueue?queue=emails', schedules: '/schedules', batches: '/batches', groups: '/groups', workers: '/workers', failures: '/failures', handlers: '/handlers', 'hostile queue': `/queue?name=${encodeURIComponent(EVIL)}`,
+    enqueue: '/enqueue?queue=emails', schedules: '/schedules', batches: '/batches', groups: '/groups', workers: '/workers', changes: '/changes', failures: '/failures', handlers: '/handlers', 'hostile queue': `/queue?name=${encodeURIComponent(EVIL)}`,
     'hostile job': `/job/${ids.evil}`, 'missing job': '/job/999999999', 'empty list': '/jobs?queue=nothing' };
 }
 
@@ -167,7 +167,7 @@ async function withoutScript(browser, address, ids, { value, sql }) {
   const { context, page, complaints } = await open(browser, { javaScriptEnabled: false });
   for (const [name, path] of Object.entries(pagesOf(ids))) {
     await page.goto(address + path);
-    ok((await page.locator('h1').textContent()).length > 0 && await page.locator('nav a').count() === 9, `without JavaScript: ${name}`);
+    ok((await page.locator('h1').textContent()).length > 0 && await page.locator('nav a').count() === 10, `without JavaScript: ${name}`);
   }
   await page.goto(`${address}/jobs`);
   await page.getByLabel('Status').selectOption('failed');

@@ -13,6 +13,7 @@ export async function rights({ db, ids, ofRole }) {
     const { status, html } = await page(monitor, path);
     is([status, /method="post"/.test(html)], [200, false], `a monitor sees ${path} without buttons`);
   }
+  is((await page(monitor, '/changes')).status, 403, 'a monitor does not see the changes');
   const list = await page(monitor, '/jobs');
   is(list.status, 403, 'a monitor sees no list of jobs');
   like(list.text, /role "dash_monitor" may not read jobq\.jobs.*SELECT jobq_grant\('dash_monitor', 'operator'\)/, 'a monitor is told which privilege is missing and how to grant it');

@@ -5,6 +5,7 @@ import http from 'node:http';
 import { inBrowser } from './browser.mjs';
 import { exports, log, looks, many, refusals, single } from './changes.mjs';
 import { connect, count, dashboard, endAll, part } from './harness.mjs';
+import { login } from './login.mjs';
 import { manyQueues } from './many_queues.mjs';
 import { rights } from './rights.mjs';
 import { searching } from './searching.mjs';
@@ -43,6 +44,7 @@ if (does('browser')) await part('browser', () => inBrowser(given));
 if (does('top')) await part('jobq top', () => top(db));
 if (does('queues')) await part('many queues', () => manyQueues(db));
 if (does('rights')) await part('rights', () => rights(given));
+if (does('login')) await part('login', () => login(given));
 if (does('changes')) {
   await part('refusals', () => refusals(given));
   await part('single changes', () => single(given));

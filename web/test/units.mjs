@@ -30,7 +30,8 @@ function options() {
   ok(!parseOptions(['--host', '0.0.0.0', '--origin', 'https://jobs.example.com']).local, 'options: another address is allowed with an origin');
   for (const [args, pattern] of [[['--nonsense'], /nonsense/], [['extra'], /extra/], [['--port', '99999'], /port/], [['--origin', 'jobs.example.com'], /origin/],
     [['--origin', 'https://a/b'], /base-path/], [['--statement-timeout', 'soon'], /statement-timeout/], [['--base-path', '/a b'], /base-path/],
-    [['--scan', '1'], /scan/], [['--user-header', 'a b'], /user-header/]]) {
+    [['--scan', '1'], /scan/], [['--user-header', 'a b'], /user-header/], [['--trusted-proxy', '127.0.0.1'], /requires --user-header/],
+    [['--user-header', 'X', '--trusted-proxy', 'proxy'], /IP address/]]) {
     like(String(refused(args)), pattern, `options: ${args.join(' ')} is rejected`);
   }
   is(addressOf(parseOptions(['--origin', 'https://jobs.example.com', '--base-path', '/jobq/']), 1), 'https://jobs.example.com/jobq', 'options: the address behind a proxy');
