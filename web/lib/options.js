@@ -19,7 +19,8 @@ export const OPTIONS = {
   'scan': { type: 'string', default: '20000', value: 'JOBS', text: 'maximum number of jobs that a page scans if no index supports the filter' },
   'page-size': { type: 'string', default: '50', value: 'ROWS', text: 'rows per page' },
   'bulk-size': { type: 'string', default: '1000', value: 'JOBS', text: 'maximum number of jobs per bulk change' },
-  'sample-interval': { type: 'string', default: '5s', value: 'TIME', text: 'time between two points of the small graphs' },
+  'sample-interval': { type: 'string', default: '5s', value: 'TIME', text: 'time between two samples' },
+  'history': { type: 'string', value: 'TABLE', text: 'table that keeps the charts of 24 h and 7 d, such as dashboard.history; without it, they begin when the dashboard starts' },
   'hash-password': { type: 'boolean', default: false, text: 'read a password from the standard input, print its hash for --users, and exit' },
   'help': { type: 'boolean', default: false, text: 'show this help and exit' },
 };
@@ -69,6 +70,8 @@ export function parseOptions(args) {
   if (!local && origins.length === 0) {
     throw new OptionError(`--host ${host} is reachable from other machines: set --origin to the address that browsers use`);
   }
+  const table = /^([a-z_][a-z0-9_]{0,62})\.([a-z_][a-z0-9_]{0,62})$/.exec(values.history ?? '');
+  if (values.history !== undefined && !table) throw new OptionError(`--history: "${values.history}" is not SCHEMA.TABLE in lower case`);
   const basePath = values['base-path'].replace(/\/+$/, '');
   if (!/^(\/[\w.~-]+)*$/.test(basePath)) throw new OptionError(`--base-path: "${values['base-path']}" is not a path such as /jobq`);
   if (values['user-header'] !== undefined && !/^[\w-]{1,100}$/.test(values['user-header'])) {
@@ -95,6 +98,7 @@ export function parseOptions(args) {
     scan: parseCount('scan', values.scan, 100, 1000000),
     pageSize: parseCount('page-size', values['page-size'], 5, 500),
     bulkSize: parseCount('bulk-size', values['bulk-size'], 1, 5000),
+    history: table ? `"${table[1]}"."${table[2]}"` : undefined,
     sampleInterval: parseTime('sample-interval', values['sample-interval'], 100),
   };
 }

@@ -1,8 +1,12 @@
-// The data of the small graphs: samples the numbers of jobq.queue_stats every few seconds, for the busiest queues and for all
-// queues together, and keeps a limited number of queues and points in memory. If reading the numbers takes long, the sampler
+// The data of the charts and the small graphs: samples the numbers of jobq.queue_stats every few seconds, for the busiest queues and
+// for all queues together, and keeps a limited number of queues and points in memory. If reading the numbers takes long, the sampler
 // rests 100 times as long as the reading took. It has more time than the query of a page.
+import { History } from './history.js';
+import { Percentiles } from './percentiles.js';
+
 export const POINTS = 180;
 export const MAX_QUEUES = 500;
+const EACH = 12;   // samples per reading of the percentiles, which takes longer
 export const SERIES = ['pending', 'processing', 'failed', 'enqueued', 'claimed', 'completed', 'errors'];
 export const STATUSES = ['scheduled', 'blocked', 'pending', 'processing', 'completed', 'failed', 'cancelled'];
 
@@ -41,12 +45,15 @@ function point(row) {
 }
 
 export class Sampler {
-  constructor(database, { sampleInterval, statementTimeout, actionTimeout }) {
+  constructor(database, { sampleInterval, statementTimeout, actionTimeout, history }) {
     this.timeouts = { quick: statementTimeout, patient: Math.max(statementTimeout, actionTimeout) };
     this.database = database;
     this.interval = sampleInterval;
     this.queues = new Map();
     this.total = [];
+    this.history = new History(SERIES, { database, table: history });
+    this.percentiles = new Percentiles();
+    this.count = 0;
     this.last = undefined;   // { rows, total, at, counts }: the busiest queues, and the totals of all queues
     // True if reading the numbers takes long or has not been tried. Then pages show the last sample instead of reading.
     this.slow = true;
@@ -54,10 +61,12 @@ export class Sampler {
   }
 
   // Starts sampling and returns after the first sample.
-  start() {
+  async start() {
     this.stopped = false;
+    await this.history.load();
     const round = async () => {
       await this.sample();
+      await this.history.save();
       if (!this.stopped) this.timer = setTimeout(round, this.rest);
     };
     return round();
@@ -83,12 +92,19 @@ export class Sampler {
       this.slow = this.last.counts || (this.last.total.queues > MAX_QUEUES && Date.now() - reading > this.timeouts.quick / 4);
       this.rest = this.slow ? this.restAfter(began) : this.interval;
       this.keep(this.last);
+      await this.measure(rights);
     } catch (problem) {
       // Pages report the problem themselves; the graphs only get a gap. A reading that times out counts rows, reads very many
       // queues, or waits for a lock. The next sample has a longer timeout, so it is taken soon.
       this.rest = problem.kind === 'timeout' && wasSlow ? this.restAfter(began) : this.interval;
       if (problem.kind === 'timeout') this.slow = true;
     }
+  }
+
+  async measure(rights) {
+    if (this.last.counts || !rights.calls('jobq_metrics') || this.count++ % EACH !== 0) return;
+    // If this fails, pages show the percentiles that are known.
+    await this.database.transaction('READ ONLY', this.timeouts.patient, (query) => this.percentiles.read(query, rights.call('jobq_metrics'))).catch(() => {});
   }
 
   restAfter(began) {
@@ -105,6 +121,7 @@ export class Sampler {
       if (points.length > POINTS) points.shift();
     }
     this.total.push(point(total));
+    this.history.add(new Map([...shown].map(([queue, row]) => [queue, point(row)])), point(total));
     if (this.total.length > POINTS) this.total.shift();
   }
 

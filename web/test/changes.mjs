@@ -274,6 +274,7 @@ export async function looks({ writable, db }) {
   }
   await sql("SELECT jobq_pause_queue('again'), jobq_enqueue('again')");
   // While the counters are unknown, the overview shows the last sample.
+  await becomesTrue('percentiles of a queue', async () => /How long jobs wait and run .*Waits Wait p50 Wait p95 Wait p99 Runs Run p50 Run p95 Run p99 \(none\) 2 /.test(textOf((await request(writable, { path: '/queue?name=again&range=24h' })).text)));
   await becomesTrue('overview: the singular and plural of job', async () => /Queue again is paused with 1 pending job\./.test(textOf((await request(writable, { path: '/' })).text)));
   await value("SELECT jobq_drop_queue('again', force => true)");
   await sql("SELECT jobq_set_limit('late', max_running => 0), jobq_enqueue('late', run_at => now() - interval '1 hour')");

@@ -3,6 +3,7 @@
 // optional directory for screenshots, and WEB_PARTS an optional list of parts to run.
 import http from 'node:http';
 import { inBrowser } from './browser.mjs';
+import { charts } from './charts.mjs';
 import { exports, log, looks, many, refusals, single } from './changes.mjs';
 import { connect, count, dashboard, endAll, part } from './harness.mjs';
 import { login } from './login.mjs';
@@ -44,6 +45,7 @@ if (does('browser')) await part('browser', () => inBrowser(given));
 if (does('top')) await part('jobq top', () => top(db));
 if (does('queues')) await part('many queues', () => manyQueues(db));
 if (does('rights')) await part('rights', () => rights(given));
+if (does('charts')) await part('charts', () => charts(given));
 if (does('login')) await part('login', () => login(given));
 if (does('changes')) {
   await part('refusals', () => refusals(given));

@@ -3,10 +3,13 @@ import { readFileSync } from 'node:fs';
 import net from 'node:net';
 import { Database } from '../lib/database.js';
 import { csvCell } from '../lib/pages/export.js';
+import { roundUp } from '../lib/chart.js';
 import { fragmentOf } from '../lib/pages/failures.js';
 import { layout, parseDot } from '../lib/graph.js';
 import { escape, html, plural, span, table } from '../lib/html.js';
 import { decodeCursor, encodeCursor, parseFilter, searchResult, walkOf } from '../lib/jobs_search.js';
+import { History, RANGES } from '../lib/history.js';
+import { percentilesOf } from '../lib/percentiles.js';
 import { OPTIONS, OptionError, addressOf, parseOptions, usage } from '../lib/options.js';
 import { MAX_QUEUES, POINTS, Sampler } from '../lib/sampler.js';
 import { polylines } from '../lib/sparkline.js';
@@ -31,7 +34,7 @@ function options() {
   for (const [args, pattern] of [[['--nonsense'], /nonsense/], [['extra'], /extra/], [['--port', '99999'], /port/], [['--origin', 'jobs.example.com'], /origin/],
     [['--origin', 'https://a/b'], /base-path/], [['--statement-timeout', 'soon'], /statement-timeout/], [['--base-path', '/a b'], /base-path/],
     [['--scan', '1'], /scan/], [['--user-header', 'a b'], /user-header/], [['--trusted-proxy', '127.0.0.1'], /requires --user-header/],
-    [['--user-header', 'X', '--trusted-proxy', 'proxy'], /IP address/]]) {
+    [['--history', 'a.b; DROP'], /history/], [['--user-header', 'X', '--trusted-proxy', 'proxy'], /IP address/]]) {
     like(String(refused(args)), pattern, `options: ${args.join(' ')} is rejected`);
   }
   is(addressOf(parseOptions(['--origin', 'https://jobs.example.com', '--base-path', '/jobq/']), 1), 'https://jobs.example.com/jobq', 'options: the address behind a proxy');
@@ -95,6 +98,42 @@ function drawing() {
   ok(places.get('1').x < places.get('2').x && places.get('2').x < places.get('3').x, 'graph: dependents are to the right of their dependencies');
 }
 
+// Imitates a clock and a table.
+async function charts() {
+  is([0, 0.03, 1, 1.1, 3, 7, 99, 101].map(roundUp), [1, 0.05, 1, 2, 5, 10, 100, 200], 'chart: the axis ends at a round number');
+  is(percentilesOf([1, 2, 4, Infinity], [50, 94, 98, 100]), { count: 100, values: [1, 4, Infinity] }, 'percentiles: the bounds of their buckets');
+  is(percentilesOf([1, Infinity], [0, 0]), undefined, 'percentiles: without values');
+  let at = 3600 * 1000 * 500000;
+  const rows = [];
+  const query = async (text, [span, bucket, stats]) => {
+    if (text.startsWith('INSERT')) rows.push({ span, bucket, stats: JSON.parse(stats) });
+    return rows.filter((row) => row.span === span && row.bucket > bucket);
+  };
+  const database = { options: {}, transaction: async (mode, timeout, work) => work(query) };
+  const options = { database, table: '"a"."b"', now: () => at };
+  const history = new History(['pending', 'rate'], options);
+  for (let i = 0; i < 121; i += 1, at += 30000) {
+    history.add(new Map(i < 100 ? [['q', [i, null]]] : []), [i * 2, 1]);
+    await history.save();
+  }
+  at -= 30000;
+  const hour = history.points('1h', 'pending', 'q');
+  is([hour.length, hour[0].value, hour[98].value, hour[99].value, hour.at(-1).at.getTime()], [120, 1, 99, null, at], 'history: the points of the last hour');
+  is(history.points('24h', 'pending').filter(({ value }) => value !== null).map(({ value }) => value), [19, 59, 99, 139, 179, 219, 240], 'history: the means of ten minutes');
+  is(history.points('24h', 'rate', 'q').some(({ value }) => value !== null), false, 'history: unknown values stay unknown');
+  is(history.points('7d', 'pending', 'unknown').filter(({ value }) => value !== null), [], 'history: an unknown queue has no points');
+  const again = new History(['pending', 'rate'], options);
+  await again.load();
+  is(again.points('24h', 'pending').filter(({ value }) => value !== null).map(({ value }) => value), [19, 59, 99, 139, 179, 219], 'history: a table keeps what has ended');
+  at += 8 * 86400 * 1000;
+  history.add(new Map([['r', [1, 1]]]), [1, 1]);
+  is([...history.queues.keys()].sort(), ['', 'r'], 'history: a queue without points is forgotten');
+  is(Object.values(RANGES).map(({ step, points }) => (step * points) / 3600), [1, 24, 168], 'history: the ranges');
+  const said = [];
+  await new History(['pending'], { ...options, database: { options: {}, transaction: async () => { throw new Error('no table'); } }, report: (text) => said.push(text) }).load();
+  is(said, ['jobq-web: --history: no table'], 'history: a problem with the table is reported');
+}
+
 // The times are seconds after an arbitrary moment.
 function waterfall() {
   const at = (seconds) => new Date(1e12 + seconds * 1000);
@@ -120,7 +159,7 @@ async function samples() {
   const answer = (first, n, more = {}) => [...Array.from({ length: n }, (_, i) => ({ queue: `q${first + i}`, queues: null, pending: i, ...numbers, ...more })),
     { queue: null, queues: 30000, pending: 7, ...numbers, ...more }];
   let given = answer(0, MAX_QUEUES);
-  const sampler = new Sampler({ rights: async () => ({ reads: () => true }), transaction: async (mode, timeout, work) => work(async () => given) }, { sampleInterval: 1000, statementTimeout: 10, actionTimeout: 20 });
+  const sampler = new Sampler({ rights: async () => ({ reads: () => true, calls: () => false }), transaction: async (mode, timeout, work) => work(async () => given) }, { sampleInterval: 1000, statementTimeout: 10, actionTimeout: 20 });
   for (let i = 0; i < POINTS + 5; i += 1) await sampler.sample();
   is(sampler.series('pending')[0], 7, 'sampler: the totals are those of the server');
   is([sampler.queues.size, sampler.series('pending').length, sampler.series('pending', 'q3').length], [MAX_QUEUES, POINTS, POINTS], 'sampler: the numbers of queues and points are limited');
@@ -147,7 +186,7 @@ async function slowSamples() {
     if (takes > timeout) throw Object.assign(new Error('canceling statement'), { kind: 'timeout' });
     return { rows: [], total: numbers, at: new Date(), counts: false };
   };
-  const sampler = new Sampler({ rights: async () => ({ reads: () => true }), transaction }, { sampleInterval: 1000, statementTimeout: 10, actionTimeout: 20 });
+  const sampler = new Sampler({ rights: async () => ({ reads: () => true, calls: () => false }), transaction }, { sampleInterval: 1000, statementTimeout: 10, actionTimeout: 20 });
   const reads = [];
   const page = async () => {
     reads.length = 0;
@@ -203,6 +242,7 @@ export async function units() {
   search();
   drawing();
   waterfall();
+  await charts();
   await samples();
   await slowSamples();
   await endingConnection();

@@ -1,5 +1,6 @@
 // The first page: how many jobs wait and run, at which rates, and what needs attention.
 import { badge, definitions, html, notice, number, plural, rate, span, table, time } from '../html.js';
+import { chart, rangeLinks, rangeOf } from '../chart.js';
 import { sparkline } from '../sparkline.js';
 import { STATUSES } from '../sampler.js';
 import { groupsOf, groupTable } from './failures.js';
@@ -62,6 +63,7 @@ export async function overviewPage(view, query, given, { sampler }) {
   const ages = await agesOf(query, rows.filter((row) => row.pending > 0).sort((a, b) => b.pending - a.pending).slice(0, 50));
   const found = await alarms(view, query, rows, ages);
   const seconds = sampler.seconds();
+  const range = rangeOf(given);
   const rates = [['Enqueued', sum.enqueued, 'enqueued'], ['Claimed', sum.claimed, 'claimed'], ['Completed', sum.completions, 'completed'],
     ['Failed or lost', sum.failures === null ? null : sum.failures + sum.losses, 'errors']];
   const busiest = [...rows].sort((a, b) => b.pending + b.processing - a.pending - a.processing || (b.claimed ?? 0) - (a.claimed ?? 0)).slice(0, BUSIEST);
@@ -73,10 +75,10 @@ ${rows.length < sum.queues ? html`<p>This page shows the ${number(rows.length)} 
 ${found.length === 0 ? stats.at && html`<p class="empty">Nothing: no queue is late, or paused with pending jobs, and no schedule or handler is broken.</p>`
     : html`<ul class="alarms">${found.slice(0, 20).map((line) => html`<li>${line}</li>`)}</ul>`}
 ${rights.reads('background_workers') ? workerPart(await worker(query)) : ''}
-<h2>The last ${span(seconds)}</h2>
-<ul class="graphs"><li><span>Pending <b>${number(sum.pending)}</b></span>${sparkline('Pending', sampler.series('pending'), { seconds })}</li>
-<li><span>Running <b>${number(sum.processing)}</b></span>${sparkline('Running', sampler.series('processing'), { seconds })}</li>
-${rates.map(([label, value, name]) => html`<li><span>${label} <b>${rate(value)}</b></span>${sparkline(label, sampler.series(name), { rates: true, seconds })}</li>`)}</ul>
+<h2>All queues over time</h2>${rangeLinks(view, '/', {}, range)}
+<ul class="graphs">${chart('Pending', sampler.history.points(range, 'pending'), { range, now: number(sum.pending) })}
+${chart('Running', sampler.history.points(range, 'processing'), { range, now: number(sum.processing) })}
+${rates.map(([label, value, name]) => chart(label, sampler.history.points(range, name), { range, rates: true, now: rate(value) }))}</ul>
 <h2>Busiest queues</h2>
 ${sum.queues > BUSIEST ? searchForm(view) : ''}
 ${table('Queues with the most waiting or running jobs', [

@@ -2,6 +2,8 @@
 // changes.
 import { Problem, mustRead } from '../database.js';
 import { badge, definitions, html, notice, number, rate, span, table, time } from '../html.js';
+import { chart, rangeLinks, rangeOf } from '../chart.js';
+import { PERCENTS } from '../percentiles.js';
 import { sparkline } from '../sparkline.js';
 import { enqueueLink } from './enqueue.js';
 import { MAX_QUEUES, STATUSES } from '../sampler.js';
@@ -183,6 +185,20 @@ async function isExpected(view, query, queue) {
   return expected;
 }
 
+// label, series, whether it is a rate, and the current value
+const CHARTS = [['Pending', 'pending', false, (row, age) => html`${number(row?.pending)}${age === undefined ? '' : `, the oldest due for ${span(age)}`}`], ['Running', 'processing', false, (row) => number(row?.processing)],
+  ['Enqueued', 'enqueued', true, (row) => rate(row?.enqueued)], ['Completed', 'completed', true, (row) => rate(row?.completions)],
+  ['Failed or lost', 'errors', true, (row) => rate(typeof row?.failures === 'number' ? row.failures + row.losses : null)]];
+const MOST_KINDS = 50;
+
+function percentilesPart({ since, rows }) {
+  if (rows.length === 0) return '';
+  const columns = (label, name) => [{ label: `${label}s`, number: true, cell: (row) => number(row[name]?.count) },
+    ...PERCENTS.map((percent, i) => ({ label: `${label} p${percent}`, number: true, cell: (row) => (row[name] === undefined ? '' : row[name].values[i] === Infinity ? 'over 2 h' : span(row[name].values[i])) }))];
+  return html`<h2>How long jobs wait and run</h2>${table(since ? html`Jobs since ${time(since)}. The given share of the jobs took at most this time.` : 'Jobs since the server began to count. The given share of the jobs took at most this time.',
+    [{ label: 'Kind', cell: (row) => row.kind || '(none)' }, ...columns('Wait', 'waits'), ...columns('Run', 'runs')], rows.slice(0, MOST_KINDS))}`;
+}
+
 export async function queuePage(view, query, given, { sampler }) {
   const { rights } = view;
   const queue = given.name ?? '';
@@ -195,7 +211,7 @@ export async function queuePage(view, query, given, { sampler }) {
   const [row] = stats.rows;
   if (!settings && !row && !(await isExpected(view, query, queue))) throw new Problem('missing', `queue "${queue}" does not exist`, { status: 404 });
   const ages = stats.counts ? new Map() : await agesOf(query, [{ queue }]);
-  const seconds = sampler.seconds();
+  const range = rangeOf(given);
   const limits = rights.reads('limits') ? await query(`SELECT l.key, l.kind, l.max_running, l.running, l.rate, l.per::text, l.tokens, l.next_token
     FROM jobq.limits l WHERE l.queue = $1 ORDER BY l.kind NULLS FIRST, l.key NULLS FIRST LIMIT 100`, [queue]) : [];
   if (rights.reads('named_limits')) limits.push(...await query(`SELECT n.name, NULL AS key, NULL AS kind, n.max_running, n.running, n.rate, n.per::text, n.tokens, n.next_token
@@ -210,11 +226,9 @@ ${settings || row ? '' : html`<p class="empty">The queue has not had a job yet.<
 <p>${settings?.paused ? badge('paused') : badge('idle', 'open')} ${sources.length > 0 ? html`Dead letters come from ${sources.map((one) => html`${view.queue(one.queue)} `)}` : ''}</p>
 ${actionsPart(view, queue, settings ?? {}, dead)}
 <ul class="tiles">${STATUSES.map((status) => html`<li><a href="${view.href('/jobs', { queue, status })}"><b>${number((row ?? withoutRow(stats))[status])}</b> ${badge(status)}</a></li>`)}</ul>
-<ul class="graphs"><li><span>Pending, the oldest due for <b>${span(ages.get(queue)) || 'none'}</b></span>${sparkline('Pending', sampler.series('pending', queue), { seconds })}</li>
-<li><span>Running</span>${sparkline('Running', sampler.series('processing', queue), { seconds })}</li>
-<li><span>Enqueued <b>${rate(row?.enqueued)}</b></span>${sparkline('Enqueued', sampler.series('enqueued', queue), { rates: true, seconds })}</li>
-<li><span>Completed <b>${rate(row?.completions)}</b></span>${sparkline('Completed', sampler.series('completed', queue), { rates: true, seconds })}</li>
-<li><span>Failed or lost <b>${rate(typeof row?.failures === 'number' ? row.failures + row.losses : null)}</b></span>${sparkline('Failed or lost', sampler.series('errors', queue), { rates: true, seconds })}</li></ul>
+${rangeLinks(view, '/queue', { name: queue }, range)}
+<ul class="graphs">${CHARTS.map(([label, name, rates, now]) => chart(label, sampler.history.points(range, name, queue), { range, rates, now: now(row, ages.get(queue)) }))}</ul>
+${percentilesPart(sampler.percentiles.of(queue))}
 <h2>Why jobs do or do not start</h2>${explainTable(view, explained)}
 ${limitsPart(view, queue, limits)}
 <h2>Settings</h2>${settings ? definitions(SETTINGS.map(([name, label]) => [label, name === 'dead_letter_queue' && settings[name] ? view.queue(settings[name]) : settings[name]])) : ''}
