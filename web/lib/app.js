@@ -3,6 +3,7 @@
 import { readFile } from 'node:fs/promises';
 import { Hono } from 'hono';
 import { bodyLimit } from 'hono/body-limit';
+import { getCookie } from 'hono/cookie';
 import { CHANGES, change } from './actions.js';
 import { Problem, toProblem } from './database.js';
 import { addressOf } from './options.js';
@@ -70,7 +71,7 @@ export function createApp({ database: own, sampler, options, users, log = consol
   const viewOf = (c, rights, path) => {
     const session = sessions.of(c);
     const address = new URL(c.req.url);
-    return new View({ options, rights, user: c.get('who')?.user, token: sessions.token(session), told: sessions.hear(session), path, address: address.pathname + address.search });
+    return new View({ options, rights, user: c.get('who')?.user, theme: getCookie(c, 'jobq_theme'), token: sessions.token(session), told: sessions.hear(session), path, address: address.pathname + address.search });
   };
   const show = (c, page, status = 200) => {
     c.header('Cache-Control', 'no-store');
@@ -180,7 +181,7 @@ export function createApp({ database: own, sampler, options, users, log = consol
     setHeaders(c);
     if (problem.status === 503) c.header('Retry-After', '5');
     // Uses the cached rights instead of a query, because the database may be unreachable.
-    const view = new View({ options, rights: c.get('who')?.database.known, user: c.get('who')?.user, path: '', address: `${options.basePath}/` });
+    const view = new View({ options, rights: c.get('who')?.database.known, user: c.get('who')?.user, theme: getCookie(c, 'jobq_theme'), path: '', address: `${options.basePath}/` });
     return show(c, problemPage(view, problem, { signedOut: !c.get('who') }), problem.status);
   }
 

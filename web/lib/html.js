@@ -84,7 +84,7 @@ const MARKUP = /<span class="hidden">.*?<\/span>|<[^>]*>/gs;
 function classOf(column, content) {
   if (column.number) return 'number';
   const long = LONG_WORD.test(typeof content === 'string' ? content : String(content ?? '').replace(MARKUP, ' '));
-  return [column.wide && 'wide', long && 'long'].filter(Boolean).join(' ');
+  return [column.wide && 'wide', long && 'long', column.name].filter(Boolean).join(' ');
 }
 
 function cell(column, row) {
@@ -93,7 +93,7 @@ function cell(column, row) {
   return html`<td role="cell" data-label="${column.label}"${name ? html` class="${name}"` : ''}>${content}</td>`;
 }
 
-// Makes a table. Columns: { label, cell(row), number, wide }. On a narrow screen a row becomes a card with a label next to each
+// Makes a table. Columns: { label, cell(row), number, wide, name }, where `name` is a class of the cells. On a narrow screen a row becomes a card with a label next to each
 // cell, so ARIA roles keep it a table for screen readers. `name`: a class.
 export function table(caption, columns, rows, { empty = 'None.', name } = {}) {
   if (rows.length === 0) return html`<p class="empty">${empty}</p>`;

@@ -4,10 +4,12 @@ import { html, notice } from './html.js';
 export const PAGES = [['/', 'Overview'], ['/queues', 'Queues'], ['/jobs', 'Jobs'], ['/failures', 'Failures'],
   ['/schedules', 'Schedules'], ['/batches', 'Batches'], ['/groups', 'Halted groups'], ['/workers', 'Workers'], ['/handlers', 'Handlers'], ['/changes', 'Changes']];
 
+const THEMES = new Set(['light', 'dark']);   // without one of them, the system of the reader decides
+
 // The view of a single request: knows the address of the dashboard, the session, and whether changes are allowed.
 export class View {
-  constructor({ options, rights, token, told, path, address, user }) {
-    Object.assign(this, { options, rights, token, told, path, address, user });
+  constructor({ options, rights, token, told, path, address, user, theme }) {
+    Object.assign(this, { options, rights, token, told, path, address, user, theme });
   }
 
   href(path, parameters = {}) {
@@ -58,7 +60,7 @@ export class View {
       : rights?.standby ? 'Read-only: the server is a standby.'
         : rights && !rights.calls('jobq_cancel') ? 'Read-only: the role is not an operator.' : '';
     return html`<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<html lang="en"${THEMES.has(this.theme) ? html` data-theme="${this.theme}"` : ''}><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark"><title>${title} - jobq</title>
 <link rel="icon" href="${this.href('/icon.svg')}"><link rel="stylesheet" href="${this.href('/app.css')}">
 <script src="${this.href('/app.js')}" defer></script></head>

@@ -1,14 +1,35 @@
-// The only script: a button makes the page refresh itself. The refresh pauses while the page is hidden, and while the reader has
-// the focus in a form, has entered or opened something, or has selected text.
+// The only script. A button switches between the light, the dark, and the system's theme; the server reads the choice from a cookie.
+// Another button makes the page refresh itself. The refresh pauses while the page is hidden, and while the reader has the focus in a
+// form, has entered or opened something, or has selected text.
 'use strict';
+function headerButton() {
+  const button = document.createElement('button');
+  button.type = 'button';
+  document.querySelector('header').append(button);
+  return button;
+}
+
+(() => {
+  const THEMES = ['system', 'light', 'dark'];
+  const root = document.documentElement;
+  const button = headerButton();
+  const path = document.querySelector('link[rel="icon"]').getAttribute('href').replace(/icon\.svg$/, '');
+  const label = () => { button.textContent = `Theme: ${root.dataset.theme ?? THEMES[0]}`; };
+  button.addEventListener('click', () => {
+    const next = THEMES[(THEMES.indexOf(root.dataset.theme ?? THEMES[0]) + 1) % THEMES.length];
+    if (next === THEMES[0]) delete root.dataset.theme;
+    else root.dataset.theme = next;
+    document.cookie = `jobq_theme=${next}; Path=${path}; Max-Age=31536000; SameSite=Lax`;
+    label();
+  });
+  label();
+})();
+
 (() => {
   const PAUSE = 5000;
   const main = document.querySelector('main[data-live]');
   if (!main) return;
-  const button = document.createElement('button');
-  button.type = 'button';
-  button.className = 'live';
-  document.querySelector('header').append(button);
+  const button = headerButton();
   const state = document.createElement('span');
   state.className = 'hidden';
   state.setAttribute('role', 'status');

@@ -58,6 +58,36 @@ async function looks(browser, address, ids) {
   }
 }
 
+// A list of jobs has one line per job on a wide screen, and short cards on a narrow one.
+async function lists(browser, address) {
+  for (const [width, most] of [['wide', 40], ['narrow', 150]]) {
+    const { context, page } = await open(browser, { viewport: WIDTHS[width] });
+    for (const path of ['/jobs', '/jobs?status=failed', `/jobs?queue=${encodeURIComponent(EVIL)}`]) {
+      await page.goto(address + path);
+      const high = await page.evaluate(() => Math.max(...[...document.querySelectorAll('.lines tbody tr')].map((row) => row.getBoundingClientRect().height)));
+      ok(high <= most, `${path}, ${width}: each job is at most ${most} px high`, high);
+    }
+    console.log(`# a page of 50 failed jobs, ${width}: ${await page.goto(`${address}/jobs?status=failed`).then(() => page.evaluate(() => document.documentElement.scrollHeight))} px high`);
+    await context.close();
+  }
+}
+
+async function themes(browser, address) {
+  const { context, page } = await open(browser, { colorScheme: 'light' });
+  await page.goto(`${address}/queues`);
+  const back = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const light = await back();
+  for (const [name, dark] of [['light', false], ['dark', true]]) {
+    await page.getByRole('button', { name: 'Theme' }).click();
+    is([await back() !== light, await page.getByRole('button', { name: `Theme: ${name}` }).count()], [dark, 1], `theme: the button switches to ${name}`);
+  }
+  await page.goto(`${address}/jobs`);
+  is([await back() !== light, await page.evaluate(() => document.documentElement.dataset.theme)], [true, 'dark'], 'theme: the next page has the theme');
+  await page.getByRole('button', { name: 'Theme' }).click();
+  is(await back(), light, 'theme: the button switches to the theme of the system');
+  await context.close();
+}
+
 // Returns words of tables and buttons that are broken over two lines although they are not long.
 function brokenWords() {
   const broken = [];
@@ -265,6 +295,8 @@ export async function inBrowser({ readOnly, writable, ids, db, server, directory
   try {
     console.log(`# Chromium ${browser.version()}`);
     await looks(browser, writable, ids);
+    await lists(browser, writable);
+    await themes(browser, writable);
     await hostile(browser, writable, ids);
     await keyboard(browser, writable, ids);
     await changeByKeyboard(browser, writable, db);

@@ -42,7 +42,7 @@ export function groupTable(view, groups) {
     { label: 'Last', cell: (row) => time(row.last) },
     { label: 'Latest job', cell: (row) => view.job(row.job) },
     ...(view.rights.reads('jobs') ? [{
-      label: 'Look',
+      label: 'Failed',
       cell: (row) => (Number(row.failed) > 0 && fragmentOf(row.pattern) ? view.link(html`Failed jobs<span class="hidden"> with the error ${row.pattern}</span>`, '/jobs', { status: 'failed', error: fragmentOf(row.pattern) }) : ''),
     }] : []),
   ], groups, { empty: 'No failed or lost attempts were found among the jobs that were read.' });

@@ -119,7 +119,7 @@ async function logPart(view, query, id) {
      FROM (SELECT l.*, row_number() OVER () AS place, count(*) OVER () AS all_of_them FROM ${view.rights.call('jobq_log')}($1) l) a
      WHERE a.place > a.all_of_them - ${2 * ROWS} ORDER BY a.place`, [id]);
   const omitted = Number(rows[0]?.place ?? 1) - 1;
-  return { rows, part: html`<h2>History</h2>${omitted > 0 ? html`<p>${number(omitted)} earlier events are not shown.</p>` : ''}${table('Its life', [
+  return { rows, part: html`<h2>History</h2>${omitted > 0 ? html`<p>${number(omitted)} earlier events are not shown.</p>` : ''}${table('Events', [
     { label: 'At', cell: (row) => timestamp(row.at) },
     { label: 'Event', cell: eventCell },
     { label: 'Attempt', number: true, cell: (row) => row.attempt },

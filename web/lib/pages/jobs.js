@@ -65,15 +65,15 @@ function when(row) {
 export function jobsTable(view, jobs, empty) {
   return table('Jobs', [
     { label: 'Job', cell: (row) => view.job(row.id) },
-    { label: 'Status', cell: (row) => html`${badge(row.status)} ${row.dead_from === null ? '' : badge('failed', 'dead letter')}` },
+    { label: 'Status', cell: (row) => html`${badge(row.status)}${row.dead_from === null ? '' : html` ${badge('failed', 'dead letter')}`}` },
+    { label: 'When', name: 'when', cell: when },
     { label: 'Queue', cell: (row) => view.queue(row.queue) },
     { label: 'Kind', cell: (row) => row.kind },
     { label: 'Attempts', number: true, cell: (row) => `${number(row.attempts)} of ${number(row.max_attempts)}` },
-    { label: 'When', cell: when },
     { label: 'Worker', cell: (row) => row.worker_id },
-    { label: 'Payload', wide: true, cell: (row) => html`<code>${row.payload}</code>` },
+    { label: 'Payload', wide: true, cell: (row) => (row.payload === '{}' ? '' : html`<code>${row.payload}</code>`) },
     { label: 'Error', wide: true, cell: (row) => row.error },
-  ], jobs, { empty });
+  ], jobs, { empty, name: 'lines' });
 }
 
 function bulkLinks(view, filter) {

@@ -59,7 +59,7 @@ export async function workersPage(view, query) {
   return view.page('Workers', html`<h2>Workers</h2>
 ${await connectedPart(view, query)}
 ${rights.reads('jobs') ? holdersPart(view, await holders(view, query)) : notice('warn', `Role "${rights.role}" may not read jobq.jobs, so the workers that hold jobs are not shown.`)}
-<h2>jobq's own</h2>
+<h2>Background workers of jobq</h2>
 ${table('The launcher, and the background worker of each database', [
     { label: 'Database', cell: (row) => row.database ?? '(the launcher)' },
     { label: 'State', cell: (row) => badge(row.last_error && !row.last_error_over_at ? 'failed' : 'idle', row.state) },
