@@ -1,6 +1,6 @@
 // The changes that buttons make, each with one call to a jobq function. `parse` converts the fields of the form to arguments, or
 // returns what is wrong with them. `tell` describes the change after it was made, and `path` is the page to show then, if it is not
-// the page with the button.
+// the page with the button. `check` rejects a change in its transaction.
 import { Problem } from './database.js';
 import { isMoment } from './moment.js';
 
@@ -83,7 +83,20 @@ const optional = (field, parse) => (body) => ((body[field] ?? '') === '' ? null 
 const JOB = { queue, kind: optional('kind', name('kind', 255)), payload: json('payload'), priority: whole('priority', -32768, 32767), run_at: moment('run_at'),
   max_attempts: whole('max_attempts', 1, 2147483647), unique_key: optional('unique_key', name('unique_key', 1024)), group_key: optional('group_key', name('group_key', 1024)),
   concurrency_key: optional('concurrency_key', name('concurrency_key', 255)), metadata: optional('metadata', json('metadata')) };
+
+// The arguments of jobq_schedule. Empty fields are omitted. A change passes all arguments, because jobq_schedule resets the others.
+const interval = (field) => optional(field, name(field, 60));
+const SCHEDULE = { name: schedule, cron: name('cron', 1000), queue, payload: json('payload'), kind: optional('kind', name('kind', 255)), timezone: name('timezone', 100), missed: name('missed', 10),
+  max_missed: whole('max_missed', 1, 1000), overlap: name('overlap', 10), deadline: interval('deadline'), jitter: interval('jitter'), starts_at: moment('starts_at'), ends_at: moment('ends_at'),
+  source: optional('source', name('source', 255)), options: optional('options', json('options')) };
 const given = (fields, body) => Object.entries(fields).map(([field, parse]) => [field, parse(body)]).filter(([, value]) => value !== null);
+
+// Prevents that a new schedule changes another one with the same name.
+async function isNew(query, body) {
+  if (body.new === undefined) return;
+  const [found] = await query('SELECT 1 FROM jobq.schedules s WHERE s.name = $1', [body.name]);
+  if (found) wrong(`schedule ${body.name} exists already`);
+}
 
 // The name of a setting becomes the name of an argument of the call.
 function setting(body) {
@@ -116,6 +129,10 @@ export const CHANGES = {
   skip: { call: 'jobq_skip', parse: (body) => [id(body)], tell: (body, done) => (done ? ['good', `Job ${body.id} is skipped, and its group continues.`] : ['bad', `Job ${body.id} does not halt a group.`]) },
   delete: { call: 'jobq_delete', parse: (body) => [id(body)], tell: (body, status) => (status === null ? ['bad', `Job ${body.id} no longer exists.`]
     : status === 'processing' ? ['bad', `Job ${body.id} was not deleted because it is running.`] : ['good', `Job ${body.id} is deleted.`]) },
+  schedule: { call: 'jobq_schedule', names: (body) => given(SCHEDULE, body).map(([field]) => field), parse: (body) => given(SCHEDULE, body).map(([, value]) => value), check: isNew,
+    tell: (body, next) => ['good', next === null ? `Schedule ${body.name} is ${body.new ? 'created' : 'changed'}. It has no next run, because it is paused or has ended.`
+      : `Schedule ${body.name} is ${body.new ? 'created' : 'changed'}. It runs next at ${next.toISOString().slice(0, 19).replace('T', ' ')} UTC.`] },
+  unschedule: { call: 'jobq_unschedule', parse: (body) => [schedule(body)], tell: (body, done) => (done ? ['good', `Schedule ${body.name} is removed.`] : ['bad', `Schedule ${body.name} no longer exists.`]) },
   pause_schedule: { call: 'jobq_pause_schedule', parse: (body) => [schedule(body)], tell: (body, done) => ['good', done ? `Schedule ${body.name} is paused.` : `Schedule ${body.name} was already paused.`] },
   resume_schedule: { call: 'jobq_resume_schedule', parse: (body) => [schedule(body)], tell: (body, done) => ['good', done ? `Schedule ${body.name} is resumed from now on.` : `Schedule ${body.name} was not paused.`] },
   seal_batch: { call: 'jobq_seal_batch', parse: (body) => [id(body)], tell: (body, sealed) => (sealed === null ? ['bad', `Batch ${body.id} no longer exists.`] : ['good', sealed ? `Batch ${body.id} is sealed.` : `Batch ${body.id} was already sealed.`]) },
@@ -124,12 +141,15 @@ export const CHANGES = {
 
 // Makes the change and returns { kind, text } to show on the next page, and its path.
 export async function change(database, rights, what, body) {
-  const { call, parse, names: namesOf, types = [], tell, path } = CHANGES[what];
+  const { call, parse, names: namesOf, types = [], tell, path, check } = CHANGES[what];
   const values = parse(body);
   const names = typeof namesOf === 'function' ? namesOf(body) : namesOf;
   if (!rights.calls(call)) throw new Problem('right', `role "${rights.role}" may not call ${call}`, { status: 403 });
-  const given = values.map((_, i) => `${names ? `${names[i]} => ` : ''}$${i + 1}${types[i] ? `::${types[i]}` : ''}`);
-  const [{ done }] = await database.change((query) => query(`SELECT ${rights.call(call)}(${given.join(', ')}) AS done`, values));
+  const passed = values.map((_, i) => `${names ? `${names[i]} => ` : ''}$${i + 1}${types[i] ? `::${types[i]}` : ''}`);
+  const [{ done }] = await database.change(async (query) => {
+    await check?.(query, body);
+    return query(`SELECT ${rights.call(call)}(${passed.join(', ')}) AS done`, values);
+  });
   const [kind, text] = tell(body, done);
   return { kind, text, path: path?.(done) };
 }

@@ -22,6 +22,7 @@ import { loginPage } from './pages/login.js';
 import { overviewPage } from './pages/overview.js';
 import { problemPage } from './pages/problems.js';
 import { queuePage, queuesPage } from './pages/queues.js';
+import { schedulePage } from './pages/schedule.js';
 import { schedulesPage } from './pages/schedules.js';
 import { workersPage } from './pages/workers.js';
 import { Sessions, checkHost, setHeaders } from './security.js';
@@ -29,7 +30,7 @@ import { View } from './view.js';
 
 // path, page, navigation entry
 const ROUTES = [['/', overviewPage, '/'], ['/queues', queuesPage, '/queues'], ['/queue', queuePage, '/queues'], ['/jobs', jobsPage, '/jobs'],
-  ['/job/:id', jobPage, '/jobs'], ['/bulk', bulkPage, '/jobs'], ['/enqueue', enqueuePage, '/jobs'], ['/failures', failuresPage, '/failures'], ['/schedules', schedulesPage, '/schedules'], ['/batches', batchesPage, '/batches'],
+  ['/job/:id', jobPage, '/jobs'], ['/bulk', bulkPage, '/jobs'], ['/enqueue', enqueuePage, '/jobs'], ['/failures', failuresPage, '/failures'], ['/schedules', schedulesPage, '/schedules'], ['/schedule', schedulePage, '/schedules'], ['/batches', batchesPage, '/batches'],
   ['/groups', groupsPage, '/groups'], ['/workers', workersPage, '/workers'], ['/handlers', handlersPage, '/handlers'], ['/changes', changesPage, '/changes']];
 const OPEN = new Set(['/login', '/health']);   // paths for which no user needs to be known, in addition to the files
 const FILES = { '/app.css': 'text/css; charset=utf-8', '/app.js': 'text/javascript; charset=utf-8', '/icon.svg': 'image/svg+xml' };

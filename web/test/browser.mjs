@@ -29,7 +29,7 @@ export async function open(browser, options = {}) {
 export function pagesOf(ids) {
   return { overview: '/', 'overview of a week': '/?range=7d', queues: '/queues', queue: '/queue?name=emails', 'queue with dead letters': '/queue?name=payments', jobs: '/jobs', 'failed jobs': '/jobs?status=failed&error=timeout',
     job: `/job/${ids.ship}`, 'failed job': `/job/${ids.failed}`, 'dead letter': `/job/${ids.dead}`, 'job with steps': `/job/${ids.flow}`, bulk: '/bulk?action=retry&status=failed&queue=imports',
-    enqueue: '/enqueue?queue=emails', schedules: '/schedules', batches: '/batches', groups: '/groups', workers: '/workers', changes: '/changes', failures: '/failures', handlers: '/handlers', 'hostile queue': `/queue?name=${encodeURIComponent(EVIL)}`,
+    enqueue: '/enqueue?queue=emails', schedules: '/schedules', schedule: '/schedule?name=nightly+report', 'new schedule': '/schedule', batches: '/batches', groups: '/groups', workers: '/workers', changes: '/changes', failures: '/failures', handlers: '/handlers', 'hostile queue': `/queue?name=${encodeURIComponent(EVIL)}`,
     'hostile job': `/job/${ids.evil}`, 'missing job': '/job/999999999', 'empty list': '/jobs?queue=nothing' };
 }
 
@@ -150,7 +150,7 @@ async function keyboard(browser, address, ids) {
   is([first.text, first.inside, first.visible], ['Skip to the content', true, true], 'keyboard: the first stop is the skip link, which becomes visible');
   await page.keyboard.press('Enter');
   is(await page.evaluate(() => document.activeElement.id), 'content', 'keyboard: the skip link leads to the content');
-  for (const path of ['/', '/queues', '/queue?name=emails', '/jobs?status=failed', `/job/${ids.ship}`, `/job/${ids.failed}`, '/bulk?action=retry&status=failed&queue=imports', '/enqueue', '/schedules']) {
+  for (const path of ['/', '/queues', '/queue?name=emails', '/jobs?status=failed', `/job/${ids.ship}`, `/job/${ids.failed}`, '/bulk?action=retry&status=failed&queue=imports', '/enqueue', '/schedules', '/schedule?name=nightly+report']) {
     await page.goto(address + path);
     const wanted = await page.evaluate(() => [...document.querySelectorAll('a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]')]
       .filter((one) => one.checkVisibility()).length);

@@ -168,6 +168,30 @@ export async function single({ writable, db, ids: known }) {
   const told = await say(writable, '/do/run_schedule', { name: 'nightly report' }, /has enqueued job \d+/, 'run of a schedule');
   is(await value('SELECT queue FROM jobq.jobs WHERE id = $1', [/job (\d+)/.exec(told)?.[1]]), 'reports', 'run of a schedule: the job is enqueued');
 
+  const weekly = { name: 'weekly', cron: '0 6 * * mon', timezone: 'Europe/Berlin', queue: 'reports', kind: 'sales', payload: '{"n": 12345678901234567890}', options: '{"priority": -5}', missed: 'all', max_missed: '7',
+    overlap: 'skip', deadline: '10 min', jitter: '30 s', starts_at: '2100-01-01 09:30', ends_at: '2101-01-01' };
+  await say(writable, '/do/schedule', { ...weekly, new: '1' }, /Schedule weekly is created\. It runs next at 2100-01-04 05:00:00 UTC/, 'a new schedule');
+  await sql("UPDATE jobq.schedule_settings SET source = 'app' WHERE name = 'weekly'");
+  const settings = () => sql("SELECT cron, timezone, queue, kind, payload::text, options::text, missed, max_missed, overlap, deadline::text, jitter::text, starts_at, ends_at, source FROM jobq.schedule_settings WHERE name = 'weekly'");
+  const created = (await settings())[0];
+  is(created, { cron: '0 6 * * mon', timezone: 'Europe/Berlin', queue: 'reports', kind: 'sales', payload: '{"n": 12345678901234567890}', options: '{"priority": -5}', missed: 'all', max_missed: 7, overlap: 'skip',
+    deadline: '00:10:00', jitter: '00:00:30', starts_at: '2100-01-01T09:30:00.000Z', ends_at: '2101-01-01T00:00:00.000Z', source: 'app' }, 'a new schedule: it is as given');
+  await wrong(writable, '/do/schedule', { ...weekly, new: '1' }, /schedule weekly exists already/, 'a new schedule with the name of another one');
+  await wrong(writable, '/do/schedule', { ...weekly, new: '1', name: 'x', cron: 'soon' }, /cron|expression|soon/, 'a schedule that is invalid');
+  await wrong(writable, '/do/schedule', { ...weekly, max_missed: '0' }, /max_missed must be a number/, 'a schedule with an invalid number');
+  const form = (await request(writable, { path: '/schedule?name=weekly' })).text;
+  const unescape = (text) => text.replace(/&quot;/g, '"').replace(/&lt;/g, '<').replace(/&amp;/g, '&');
+  const fields = Object.fromEntries([...[...form.matchAll(/<input [^>]*?name="(\w+)" value="([^"]*)"/g)], ...[...form.matchAll(/<textarea name="(\w+)"[^>]*>([^<]*)</g)],
+    ...[...form.matchAll(/<select name="(\w+)">.*?<option selected>(\w+)</g)]].map(([, name, text]) => [name, unescape(text)]));
+  like(textOf(form), /The next times of the expression/, 'a schedule: the form shows the next times');
+  delete fields.token;
+  await say(writable, '/do/schedule', { ...fields, back: '/schedules' }, /Schedule weekly is changed/, 'a schedule that is saved without a change');
+  is((await settings())[0], created, 'a schedule that is saved without a change: it is as before');
+  await say(writable, '/do/schedule', { ...weekly, cron: '0 7 * * mon', source: 'app' }, /It runs next at 2100-01-04 06:00:00 UTC/, 'a schedule that is changed');
+  await say(writable, '/do/unschedule', { name: 'weekly' }, /Schedule weekly is removed/, 'a schedule that is removed');
+  await say(writable, '/do/unschedule', { name: 'weekly' }, /no longer exists/, 'a schedule that was removed before');
+  is((await request(writable, { path: '/schedule?name=weekly' })).status, 404, 'a schedule that does not exist has no form');
+
   const batch = await value("SELECT max(id) FROM jobq.batches WHERE name = 'import a.csv'");
   like(textOf((await request(writable, { path: '/batches' })).text), /import a\.csv open/, 'a batch: the page shows that it is open');
   await say(writable, '/do/seal_batch', { id: batch }, /Batch \d+ is sealed/, 'seal of a batch');

@@ -32,6 +32,7 @@ function buttons(view, row) {
   const parts = [];
   const change = row.paused ? 'resume_schedule' : 'pause_schedule';
   const name = html`<span class="hidden"> ${row.name}</span>`;
+  if (view.mayCall('jobq_schedule') && view.rights.reads('schedule_settings')) parts.push(view.link(html`Edit${name} ...`, '/schedule', { name: row.name }));
   if (view.mayCall(`jobq_${change}`)) parts.push(view.form(`/do/${change}`, { label: html`${row.paused ? 'Resume' : 'Pause'}${name}`, hidden: { name: row.name } }));
   if (view.mayCall('jobq_run_schedule')) parts.push(view.form('/do/run_schedule', { label: html`Run now${name}`, hidden: { name: row.name } }));
   return html`<div class="actions">${parts}</div>`;
@@ -44,7 +45,7 @@ export async function schedulesPage(view, query, given) {
     WHERE s.name COLLATE "C" > $1 ORDER BY s.name COLLATE "C" LIMIT $2`, [given.after ?? '', pageSize + 1]);
   const rows = found.slice(0, pageSize);
   await addRuns(view, query, rows);
-  return view.page('Schedules', html`
+  return view.page('Schedules', html`${view.mayCall('jobq_schedule') ? html`<p>${view.link('Create a schedule ...', '/schedule')}</p>` : ''}
 ${table('Schedules', [
     { label: 'Name', cell: (row) => html`${row.name} ${row.paused ? badge('paused') : row.error ? badge('failed', 'error') : ''}` },
     { label: 'When', cell: (row) => html`<code>${row.cron}</code> ${row.timezone}` },
