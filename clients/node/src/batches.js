@@ -1,12 +1,13 @@
 // Creates and seals batches on the caller's connection. A batch is a set of jobs; when it has been sealed and all of its jobs have
 // ended, jobq enqueues its callbacks. Jobs join a batch with the option batchId of the functions in producers.js.
 import { checkNames } from './errors.js';
-import { callbackOf, id as idOf, run, textOf } from './producers.js';
+import { callbackOf, id as idOf, textOf } from './producers.js';
+import { run } from './querying.js';
 import { toJson } from './values.js';
 
 /**
  * Creates a batch and returns its ID. onComplete, onSuccess, and onFailure: objects whose keys are those of enqueueJobs().
- * connection: a client, pool, or transaction of pg, Knex, or TypeORM.
+ * connection: see querying.js.
  */
 export async function createBatch(connection, name = '', options = {}) {
     checkNames(options, ['onComplete', 'onSuccess', 'onFailure', 'metadata'], 'createBatch()');
@@ -28,11 +29,11 @@ const NUMBERS = ['total', 'pending', 'running', 'completed', 'failed', 'cancelle
 /** Returns a batch with the numbers of its jobs, or undefined if it does not exist. */
 export async function getBatch(connection, batchId) {
     const [row] = await run(connection, `SELECT id::text, name, ${NUMBERS.map((name) => `${name}::float8`).join(', ')}, sealed,
-               extract(epoch FROM finished_at)::float8 * 1000 AS finished_at, to_jsonb(callbacks::text[]) AS callbacks, error, metadata
+               extract(epoch FROM finished_at)::float8 * 1000 AS finished, to_jsonb(callbacks::text[]) AS callbacks, error, metadata
         FROM jobq_get_batch($1::bigint)`, [idOf(batchId, 'batchId')]);
     if (row === undefined) return undefined;
-    const { finished_at: finishedAt, ...others } = row;
+    const { finished, ...others } = row;
     // Drivers return floating point numbers as numbers or as texts.
     for (const name of NUMBERS) others[name] = others[name] === null ? null : Number(others[name]);
-    return { ...others, finishedAt: finishedAt === null ? null : new Date(Number(finishedAt)) };
+    return { ...others, finishedAt: finished === null ? null : new Date(Number(finished)) };
 }

@@ -2,7 +2,8 @@
 import { isBroken } from './connection.js';
 import { OptionError, checkNames } from './errors.js';
 import { enqueuing } from './middleware.js';
-import { OPTION_NAMES, run, specsOf } from './producers.js';
+import { OPTION_NAMES, specsOf } from './producers.js';
+import { run } from './querying.js';
 import { toJson } from './values.js';
 
 const MOST = 1000;                  // jobs in one statement
@@ -21,9 +22,9 @@ export function combinedEnqueue(pool, options = {}) {
     let started = false;
 
     const insert = async (jobs) => {
-        const rows = await run(pool, 'SELECT job_id FROM jobq_enqueue_jobs($1::jsonb)', [`[${jobs.map(({ json }) => json)}]`],
+        const rows = await run(pool, 'SELECT job_id AS id FROM jobq_enqueue_jobs($1::jsonb)', [`[${jobs.map(({ json }) => json)}]`],
             () => jobs.map(({ spec }) => spec));
-        jobs.forEach(({ resolve }, place) => resolve(String(rows[place].job_id)));
+        jobs.forEach(({ resolve }, place) => resolve(String(rows[place].id)));
     };
 
     // If the server rejects one job, it enqueues none of the statement. The jobs are then enqueued again in two halves, so that only

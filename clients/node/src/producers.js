@@ -1,9 +1,9 @@
 // Enqueues jobs on the caller's connection. The jobs are part of the caller's transaction; the functions neither begin nor end
 // one. With a Cluster, each call is a transaction of its own.
-import { Cluster } from './cluster.js';
 import { OptionError, checkNames } from './errors.js';
 import { enqueuing } from './middleware.js';
-import { shown, toJson, toOwnInterval, toTime, types } from './values.js';
+import { run } from './querying.js';
+import { shown, toJson, toOwnInterval, toTime } from './values.js';
 
 // The options of enqueue(): the parameter of jobq_enqueue, its type, and a function (value, option name) that converts the value.
 // Entries without a type are keys of the parameter "options" of jobq_enqueue.
@@ -84,7 +84,7 @@ const OPTIONS_OF_MANY = {
 export const OPTION_NAMES_OF_MANY = Object.keys(OPTIONS_OF_MANY);
 
 /**
- * Enqueues one job and returns its ID. connection: a client, pool, or transaction of pg, Knex, or TypeORM. Omitted options get
+ * Enqueues one job and returns its ID. connection: see querying.js. Omitted options get
  * the defaults of jobq_enqueue.
  */
 export async function enqueue(connection, queue = 'default', payload = {}, options = {}) {
@@ -106,7 +106,7 @@ export async function enqueueMany(connection, queue, payloads, options = {}) {
     return enqueuing([{ ...options, queue, payloads }], async ([spec]) => {
         const { queue, payloads, ...others } = spec;
         const { names, values } = argumentsOf(others, OPTIONS_OF_MANY, 3);
-        const rows = await run(connection, `SELECT job_id, is_new FROM jobq_enqueue_many($1::text, $2::jsonb[]${names})`,
+        const rows = await run(connection, `SELECT job_id AS id, is_new AS fresh FROM jobq_enqueue_many($1::text, $2::jsonb[]${names})`,
             [textOf('queue', queue), payloads.map((payload) => toJson(payload, 'a payload')), ...values],
             () => payloads.map((_, number) => jobOfMany(queue, others, number)));
         return rows.map(enqueued);
@@ -120,7 +120,7 @@ export async function enqueueMany(connection, queue, payloads, options = {}) {
 export async function enqueueJobs(connection, specs) {
     return enqueuing(copiesOf(specs), async (specs) => {
         const made = specsOf(specs);
-        const rows = await run(connection, 'SELECT job_id, is_new FROM jobq_enqueue_jobs($1::jsonb)', [toJson(made)], () => made);
+        const rows = await run(connection, 'SELECT job_id AS id, is_new AS fresh FROM jobq_enqueue_jobs($1::jsonb)', [toJson(made)], () => made);
         return rows.map(enqueued);
     });
 }
@@ -195,26 +195,4 @@ function argumentsOf(options, known, first) {
     return { names, values };
 }
 
-const enqueued = ({ job_id: id, is_new: isNew }) => ({ id: String(id), isNew });
-
-// ---- kinds of connections
-
-/** jobs: returns the jobs that the statement enqueues, for a Cluster. */
-export async function run(connection, text, values, jobs) {
-    if (connection instanceof Cluster) {
-        const { rows } = jobs ? await connection.enqueue(jobs(), { text, values }) : await connection.query({ text, values });
-        return rows;
-    }
-    // Knex has placeholders of its own and returns the driver's result.
-    if (typeof connection?.raw === 'function') {
-        const { rows } = await connection.raw(text.replaceAll(/\$\d+/g, '?'), values);
-        return rows;
-    }
-    if (typeof connection?.query !== 'function') {
-        throw new TypeError('the connection must be a client, a pool, or a transaction of pg, Knex, or TypeORM');
-    }
-    // pg accepts an object, which avoids type parsers of the application. Other libraries accept text and values.
-    const isPg = 'connectionParameters' in connection || 'totalCount' in connection;
-    const result = await (isPg ? connection.query({ text, values, types }) : connection.query(text, values));
-    return Array.isArray(result) ? result : result.rows;
-}
+const enqueued = ({ id, fresh }) => ({ id: String(id), isNew: fresh });

@@ -263,11 +263,17 @@ export interface Enqueued {
     isNew: boolean;
 }
 
-/** A client, pool, or transaction of pg or Knex, or another object with a similar query(text, values). */
+/**
+ * A connection or transaction of pg, TypeORM, Knex, Prisma, Kysely, or Drizzle, or another object with a query(text, values) that is similar
+ * to that of pg.
+ */
 export type Producer =
     | { query(text: string, values: any[]): Promise<any> }
     | Cluster
-    | { raw(sql: string, bindings: any): PromiseLike<any> };
+    | { raw(sql: string, bindings: any): PromiseLike<any> }
+    | { $queryRawUnsafe(sql: string, ...values: any[]): PromiseLike<any> }
+    | { executeQuery(query: any): Promise<any>, withoutPlugins(): any }
+    | { execute(query: any): PromiseLike<any> };
 
 /** Enqueues one job in the caller's transaction and returns its ID. */
 export declare function enqueue(connection: Producer, queue?: string, payload?: unknown, options?: EnqueueOptions): Promise<Id>;
