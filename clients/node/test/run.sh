@@ -14,9 +14,15 @@ export JOBQ_TEST_PLAIN=$PGHOST
 scratch_server server "shared_preload_libraries = 'jobq'"
 PATH=$SCRATCH_BIN:$PATH "$client/test/all.sh" "$@"
 
-# Checks the contents of the package, and that its names can be imported together with the caller's pg.
-mkdir -p "$SCRATCH/package" "$SCRATCH/user/node_modules/jobq"
-(cd "$client" && npm pack --silent --pack-destination "$SCRATCH/package" >/dev/null)
+# Checks the contents of the package, that another checkout gives the same bytes, and that its names can be imported together with the
+# caller's pg.
+mkdir -p "$SCRATCH/package" "$SCRATCH/again/clients/node" "$SCRATCH/user/node_modules/jobq"
+pack() { (cd "$1" && npm pack --silent --pack-destination "$2" >/dev/null); }
+pack "$client" "$SCRATCH/package"
+cp LICENSE "$SCRATCH/again"
+cp -r "$client"/{package.json,README.md,src,types} "$SCRATCH/again/clients/node"
+pack "$SCRATCH/again/clients/node" "$SCRATCH/again"
+cmp "$SCRATCH"/package/jobq-*.tgz "$SCRATCH"/again/jobq-*.tgz
 tar -tzf "$SCRATCH"/package/jobq-*.tgz | sort >"$SCRATCH/package/files"
 for file in LICENSE README.md package.json src/index.js src/testing.js src/heartbeat_thread.js types/index.d.ts types/testing.d.ts; do
     grep -qx "package/$file" "$SCRATCH/package/files" || { echo "node: the package has no $file" >&2; exit 1; }
