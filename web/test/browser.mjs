@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { chromium } from 'playwright-core';
-import { becomesTrue, is, like, ok } from './harness.mjs';
+import { becomesTrue, dashboard, is, like, ok } from './harness.mjs';
 import { EVIL } from './seed.mjs';
 
 const require = createRequire(import.meta.url);
@@ -276,21 +276,32 @@ async function work({ sql }) {
   }
 }
 
-async function screenshots(browser, address, ids, directory, db) {
+// Starts a dashboard with the charts of a day at work.
+async function dayAtWork({ sql }, env) {
+  await sql('CREATE SCHEMA pictures AUTHORIZATION dash_operator');
+  await sql(`CREATE TABLE pictures.history AS SELECT '24h' AS span, floor(extract(epoch FROM now()) / 600)::bigint - n AS bucket,
+    jsonb_build_object('', jsonb_build_array(300 + 200 * sin(n / 15.0), 40 + 9 * sin(n / 5.0), 40, 52 + 25 * sin(n / 15.0), 52, 51 + 24 * sin((n + 2) / 15.0), 0.4 + 0.3 * sin(n / 3.0))) AS stats FROM generate_series(1, 143) n`);
+  await sql('ALTER TABLE pictures.history OWNER TO dash_operator');
+  return dashboard({ args: ['--history', 'pictures.history'], env });
+}
+
+async function screenshots(browser, address, ids, directory, db, env) {
+  const board = await dayAtWork(db, env);
   const shots = [['job-dark', `/job/${ids.ship}`, { colorScheme: 'dark', height: 620, at: '.graph' }],
     ['failures', '/failures', { height: 420 }], ['jobs-narrow', '/jobs?status=failed&queue=emails', { viewport: WIDTHS.narrow }],
-    ['overview', '/', { height: 560 }]];
+    ['timeline', `/job/${ids.flow}`, { height: 420, at: '.timeline' }], ['overview', '/?range=24h', { height: 900 }]];
   for (const [name, path, { height, at, ...options }] of shots) {
     if (name === 'overview') await work(db);
     const { context, page } = await open(browser, { viewport: { width: 1000, height: height ?? 700 }, ...options });
-    await page.goto(address + path);
+    await page.goto((name === 'overview' ? board.address : address) + path);
     if (at) await page.locator(at).scrollIntoViewIfNeeded();
     await page.screenshot({ path: `${directory}/${name}.png` });
     await context.close();
   }
+  await board.stop();
 }
 
-export async function inBrowser({ readOnly, writable, ids, db, server, directory }) {
+export async function inBrowser({ readOnly, writable, ids, db, env, server, directory }) {
   const browser = await launch();
   try {
     console.log(`# Chromium ${browser.version()}`);
@@ -309,7 +320,7 @@ export async function inBrowser({ readOnly, writable, ids, db, server, directory
       is(await page.locator('form[method=post]').count(), 0, `read-only: ${name} has no button that changes anything`);
     }
     await context.close();
-    if (directory) await screenshots(browser, readOnly, ids, directory, db);
+    if (directory) await screenshots(browser, readOnly, ids, directory, db, env);
   } finally {
     await browser.close();
   }
