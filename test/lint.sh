@@ -291,7 +291,7 @@ rule_paths() {
 
 # An install script declares each C function for SQL, and each function that it declares exists.
 rule_exports() {
-    diff <(project_files | grep -E '^src/sql/.*\.sql$' | xargs scripts/exports.sh | sed -n 's/^pg_finfo_//p') \
+    diff <(project_files | grep -E '^(src|router)/sql/.*\.sql$' | xargs scripts/exports.sh | sed -n 's/^pg_finfo_//p') \
          <(shell_units | code_grep 'PG_FUNCTION_INFO_V1\(' | sed 's/.*(\(.*\)).*/\1/' | LC_ALL=C sort) |
         sed -n -e 's/^< /declared by SQL, but not in C: /p' -e 's/^> /in C, but not declared by SQL: /p' | none
 }

@@ -1,5 +1,5 @@
-// The C functions of the extension jobq_shard. Routers and clients of a cluster call them in the same transaction as each
-// call to a shard. They are written in C because, in PL/pgSQL, they took as long as an enqueue.
+// The C functions of the extension jobq_shard. Routers and clients of a cluster call them in the same transaction as
+// each call to a shard. They are written in C because, in PL/pgSQL, they took as long as an enqueue.
 #include "compat/pg.h"
 
 #include "compat/args.h"
