@@ -60,7 +60,7 @@ async function looks(browser, address, ids) {
 
 // A list of jobs has one line per job on a wide screen, and short cards on a narrow one.
 async function lists(browser, address) {
-  for (const [width, most] of [['wide', 40], ['narrow', 150]]) {
+  for (const [width, most] of [['wide', 40], ['narrow', 160]]) {
     const { context, page } = await open(browser, { viewport: WIDTHS[width] });
     for (const path of ['/jobs', '/jobs?status=failed', `/jobs?queue=${encodeURIComponent(EVIL)}`]) {
       await page.goto(address + path);
