@@ -53,6 +53,13 @@ extern "C" {
 #error "jobq needs PostgreSQL 15 or newer"
 #endif
 
+#if PG_VERSION_NUM >= 180000
+// In older versions, storage/latch.h declares the functions of this header.
+extern "C" {
+#include "storage/waiteventset.h"
+}
+#endif
+
 #if PG_VERSION_NUM < 170000
 // Before PostgreSQL 17, all intervals are finite.
 #define INTERVAL_NOT_FINITE(interval) ((void)(interval), false)
