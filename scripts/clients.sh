@@ -5,11 +5,22 @@
 #   SELFTEST=1                                                  whether the scenarios catch planted defects
 #   TESTS=1                                                     only the libraries' own tests
 #   SPEED=1 [ROUNDS=3] [SECONDS_EACH=3]                         instead: jobs per second of each program, with a handler that does nothing
+#   PG=17                                                       in a directory with a newer release of Debian (scripts/releases.sh)
 #   TABLE=1                                                     writes the results into clients/CONTRACT.md, or the speeds into clients/README.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/setup.sh clients
 . scripts/scratch.sh
+. scripts/releases.sh
+if [ -n "${PG-}" ] && ! is_here "$PG"; then
+    release=$(release_of "$PG")
+    use_release "$release"
+    source=$(copy_into "$release")
+    # shellcheck disable=SC2016
+    inside "$release" PG="$PG" CLIENT="${CLIENT-}" SCENARIO="${SCENARIO-}" WAY="${WAY-}" LIMIT="${LIMIT-}" AT_ONCE="${AT_ONCE-}" TESTS="${TESTS-}" \
+        bash -c 'cd "$1" && scripts/clients.sh' - "$source"
+    exit
+fi
+scripts/setup.sh clients
 find_pg_config || { echo "clients: no PostgreSQL with its headers: make setup" >&2; exit 1; }
 
 make -s PG_CONFIG="$PG_CONFIG"

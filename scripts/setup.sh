@@ -186,7 +186,8 @@ list_client_needs() {
             node-pg) have_node_pg || need_node_pg ;;
             python3-opentelemetry-sdk) have_opentelemetry || need_opentelemetry ;;
             npm) have npm || need "npm, for $client" npm ;;    # some packages of node contain npm
-            *) installed "$package" || need "$package, for $client" "$package" ;;
+            # The runner leaves out a client whose packages this release does not have.
+            *) installed "$package" || is_unknown "$package" || need "$package, for $client" "$package" ;;
             esac
         done
     done
@@ -229,6 +230,11 @@ need_if_there() {  # version extension reason
 # Returns whether the distribution has this version of the server, but not this extension for it.
 lacks() {  # version extension
     apt-cache show "postgresql-$1" >/dev/null 2>&1 && ! apt-cache show "postgresql-$1-$2" >/dev/null 2>&1
+}
+
+# Returns whether the distribution does not have the package. Before apt-get update, nothing is known.
+is_unknown() {  # package
+    compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null && ! apt-cache show "$1" >/dev/null 2>&1
 }
 
 have_node_pg() {

@@ -140,6 +140,25 @@ def lacking(program, scenario, way):
     return why.get(way) if isinstance(why, dict) else why
 
 
+def missing_packages(program):
+    """Returns the packages that the program needs and that are not installed, because this release of Debian does not have them."""
+    packages = [package for package in program.needs if package not in ("npm", "node-pg", "python3-opentelemetry-sdk")]
+    found = subprocess.run(["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *packages], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                           text=True, check=False).stdout
+    return [package for package in packages if f"{package} installed" not in found.splitlines()]
+
+
+def available(programs):
+    """Returns the programs whose packages are installed."""
+    found = []
+    for program in programs:
+        if missing := missing_packages(program):
+            print(f"# {program.name} is left out: this release of Debian has no {', '.join(missing)}")
+        else:
+            found.append(program)
+    return found
+
+
 def build(programs):
     """Returns the programs that could be built."""
     built = []
@@ -204,6 +223,7 @@ def main():
 
 
 def show_speeds(runs, programs, given):
+    programs = available(programs)
     there = [program for program in build(programs) if program.command is not None]
     found = speed.speeds(runs.server, runs.users[0], there, given.rounds, given.seconds)
     shown = speed.table(there, found)
@@ -237,6 +257,7 @@ def run_tests(programs):
 
 
 def play_all(runs, programs, scenarios, ways, table_file, tests):
+    programs = available(programs)
     built = build(programs)
     wrong_tests = run_tests(built) if tests else 0
     planned = [(program, scenario, way) for program, scenario, way in itertools.product(built, scenarios, ways)
