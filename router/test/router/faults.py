@@ -186,7 +186,8 @@ def test_an_error_of_one_shard_of_several():
             conn.execute("CALL jobq_wait(%s, '0.1 s')", (queue,))
             conn.execute("SELECT jobq_enqueue(%s)", (queue,))
             assert len(conn.execute("SELECT * FROM jobq_claim_any(%s, 'w')", (["spread", queue],)).fetchall()) == 1
-        # The failed claim does not hide the completions. A call for several queues can ask the shard twice, so it can warn twice.
+        # The failed claim does not hide the completions. Once a second, the claim from the other queue also looks at the shards that are
+        # not its home, and warns about shard 2.
         several = ["spread", queue_on(conn, 1)]
         for call, queues, ended in (("SELECT * FROM jobq_complete_and_claim(%s, %s, queue => %s, batch => 9)", "spread", jobs[:4]),
                                     ("SELECT * FROM jobq_complete_and_claim_any(%s, %s, queues => %s, batch => 9)", several, jobs[4:6]),
@@ -196,7 +197,9 @@ def test_an_error_of_one_shard_of_several():
                                      several, jobs[7:])):
             warnings.clear()
             rows = conn.execute(call, ([job.id for job in ended], [job.lease for job in ended], queues)).fetchall()
-            assert rows == [] and {state for state, _ in warnings} == {"25006"}, (call, rows, warnings)
+            looks = [text for _, text in warnings if queues is several and text.startswith("nothing was claimed on shard 2")]
+            assert rows == [] and [state for state, text in warnings if text not in looks] == ["25006"], (call, rows, warnings)
+            assert len(looks) <= 1, (call, warnings)
         assert {one(conn, "SELECT (jobq_get(%s)).status", job.id) for job in jobs} == {"completed"}
         fails(conn, "25006", "SELECT * FROM jobq_complete_and_claim('{}', '{}', queue => 'spread', batch => 9)")
     with shard(2) as conn:
