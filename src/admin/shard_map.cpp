@@ -47,6 +47,7 @@ extern "C" {
 
 PG_FUNCTION_INFO_V1(jobq_shard_require_read_committed);
 PGDLLEXPORT Datum jobq_shard_require_read_committed(PG_FUNCTION_ARGS) {
+    (void)fcinfo;
     require_read_committed();
     PG_RETURN_VOID();
 }
