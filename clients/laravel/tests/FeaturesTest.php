@@ -18,7 +18,7 @@ final class FeaturesTest extends AppTestCase
         $this->until(function (): bool {
             $this->work();
             return $this->jobs()->size($this->queue) === 0;
-        }, fn () => 'the jobs do not end');
+        });
     }
 
     public function testChains(): void

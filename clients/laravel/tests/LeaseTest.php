@@ -113,10 +113,7 @@ final class LeaseTest extends AppTestCase
     public function testAWorkerThatBlocksTakesTheNextJob(): void
     {
         $this->start('blocking', '--once');
-        $this->until(
-            fn () => $this->ask("SELECT client FROM jobq.workers WHERE queues = ARRAY[?] AND state = 'waiting'", $this->queue) === 'jobq-laravel 0.1.0',
-            fn () => 'the worker does not wait: ' . file_get_contents($this->log())
-        );
+        $this->until(fn () => $this->ask("SELECT client FROM jobq.workers WHERE queues = ARRAY[?] AND state = 'waiting'", $this->queue) === 'jobq-laravel 0.1.0');
         $id = $this->dispatch(new Effect());
         self::assertSame(0, $this->ended());
         self::assertSame('completed', $this->job($id, 'status'));

@@ -1,18 +1,9 @@
 <?php
 
-// Loads the packages of Debian and this package.
+// Loads the packages of Debian, this package, and the classes that the tests of the PHP adapters share.
 declare(strict_types=1);
 
 require_once '/usr/share/php/Illuminate/autoload.php';
 
-spl_autoload_register(static function (string $class): void {
-    foreach (['Jobq\\Laravel\\Tests\\' => __DIR__, 'Jobq\\Laravel\\' => dirname(__DIR__) . '/src'] as $prefix => $directory) {
-        if (str_starts_with($class, $prefix)) {
-            $file = $directory . '/' . strtr(substr($class, strlen($prefix)), '\\', '/') . '.php';
-            if (is_file($file)) {
-                require $file;
-                return;
-            }
-        }
-    }
-});
+require_once dirname(__DIR__, 2) . '/php/tests/autoload.php';
+Jobq\Tests\autoload(['Jobq\\Laravel\\Tests\\' => __DIR__, 'Jobq\\Laravel\\' => dirname(__DIR__) . '/src']);

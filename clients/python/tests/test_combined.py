@@ -6,7 +6,6 @@ import contextlib
 import threading
 import time
 import unittest
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
@@ -14,15 +13,12 @@ import psycopg
 
 import jobq
 import jobq.combined
+from support import LIMIT, Base
 
-LIMIT = 120
 
-
-class CombinedTest(unittest.TestCase):
+class CombinedTest(Base):
     def setUp(self):
-        self.queue = f"combined {uuid.uuid4().hex[:12]}"
-        self.connection = psycopg.connect(autocommit=True)
-        self.addCleanup(self.connection.close)
+        super().setUp()
         self.statements = 0
         self.before_first = lambda: None   # called before the first statement
 

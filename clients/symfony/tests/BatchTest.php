@@ -12,13 +12,13 @@ final class BatchTest extends AppTestCase
     public function testABatchHandlerHoldsItsMessagesUntilItHasHandledThem(): void
     {
         $this->app = new App($this->queue, new BatchHandler(function (): void {
-            self::assertSame(['processing', 'processing'], $this->jobs());
+            self::assertSame(['processing', 'processing'], $this->statuses());
         }));
         $this->dispatch();
         $this->dispatch();
         $this->app->events->addSubscriber(new StopWorkerOnMessageLimitListener(2));
         (new Worker(['async' => $this->app->async()], $this->app->bus, $this->app->events))->run(['sleep' => 0]);
-        self::assertSame(['completed', 'completed'], $this->jobs());
+        self::assertSame(['completed', 'completed'], $this->statuses());
         self::assertSame([], $this->app->log->warnings);
     }
 

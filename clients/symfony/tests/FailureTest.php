@@ -19,12 +19,12 @@ final class FailureTest extends AppTestCase
         $this->handle = fn () => count($this->handled) === 1 ? throw new RuntimeException('bad') : null;
         $first = $this->dispatch(new JobqStamp(['priority' => -5, 'unique_key' => 'k']));
         $this->work();
-        self::assertSame(['completed', 'scheduled'], $this->jobs());
+        self::assertSame(['completed', 'scheduled'], $this->statuses());
         $second = $this->ask("SELECT id FROM jobq.jobs WHERE queue = ? AND status = 'scheduled'", $this->queue);
         self::assertTrue($this->job($second, "run_at > now() + interval '50 min'"));
         self::assertSame([-5, 'k'], [$this->job($second, 'priority'), $this->job($second, 'unique_key')]);
         self::assertSame($this->job($first, 'xmin::text'), $this->job($second, 'xmin::text'));
-        $this->workUntil(fn () => $this->jobs() === ['completed', 'completed']);
+        $this->workUntil(fn () => $this->statuses() === ['completed', 'completed']);
         self::assertSame(['a', 'a'], $this->handled);
         self::assertSame([], $this->app->log->warnings);
     }
@@ -34,7 +34,7 @@ final class FailureTest extends AppTestCase
         $this->handle = static fn () => throw new RuntimeException('bad');
         $this->dispatch(new JobqStamp(['unique_key' => 'k', 'unique_for' => '1 h', 'expires_in' => '10 min']));
         $this->work();
-        self::assertSame(['completed', 'scheduled'], $this->jobs());
+        self::assertSame(['completed', 'scheduled'], $this->statuses());
         self::assertSame(1, $this->ask("SELECT count(*) FROM jobq.jobs WHERE queue = ? AND unique_key IS NULL AND expires_at IS NULL", $this->queue));
     }
 
@@ -42,8 +42,8 @@ final class FailureTest extends AppTestCase
     {
         $this->handle = static fn () => throw new RuntimeException("bad\0 \xff");
         $this->dispatch();
-        $this->workUntil(fn () => $this->jobs() === ['completed', 'completed', 'failed']);
-        self::assertSame(['pending'], $this->jobs("$this->queue failed"));
+        $this->workUntil(fn () => $this->statuses() === ['completed', 'completed', 'failed']);
+        self::assertSame(['pending'], $this->statuses("$this->queue failed"));
         self::assertStringContainsString('bad\0 ?', $this->ask("SELECT error FROM jobq.jobs WHERE queue = ? AND status = 'failed'", $this->queue));
 
         $failed = $this->app->transports->get('failed');
@@ -51,7 +51,7 @@ final class FailureTest extends AppTestCase
         self::assertSame('a', $failed->find($this->id($listed))->getMessage()->name());
         self::assertSame([[], null, null], [[...$failed->all(0)], $failed->find(0), $failed->find('x')]);
         $failed->reject($listed);   // as messenger:failed:remove
-        self::assertSame([], $this->jobs("$this->queue failed"));
+        self::assertSame([], $this->statuses("$this->queue failed"));
     }
 
     public function testAnUnrecoverableFailureIsNotRetried(): void
@@ -59,8 +59,8 @@ final class FailureTest extends AppTestCase
         $this->handle = static fn () => throw new UnrecoverableMessageHandlingException('no use');
         $this->dispatch();
         $this->work();
-        self::assertSame(['failed'], $this->jobs());
-        self::assertSame(['pending'], $this->jobs("$this->queue failed"));
+        self::assertSame(['failed'], $this->statuses());
+        self::assertSame(['pending'], $this->statuses("$this->queue failed"));
     }
 
     public function testAMessageThatCannotBeDecodedFails(): void
@@ -89,7 +89,7 @@ final class FailureTest extends AppTestCase
             self::assertStringContainsString('a worker handles', $error->getMessage());
         }
         $this->app->async()->ack($received);
-        self::assertSame(['completed'], $this->jobs());
+        self::assertSame(['completed'], $this->statuses());
     }
 
     public function testAMessageOfAnotherTransportCannotBeAcknowledged(): void

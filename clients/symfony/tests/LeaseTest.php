@@ -25,7 +25,7 @@ final class LeaseTest extends AppTestCase
             self::assertSame(['processing', 'thief'], [$this->job($id, 'status'), $this->job($id, 'worker_id')], $what);
             $this->ask('SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE id = ?', $id);
         }
-        self::assertSame(['completed', 'completed'], $this->jobs(), 'no retry was sent');
+        self::assertSame(['completed', 'completed'], $this->statuses(), 'no retry was sent');
     }
 
     public function testAZombieThatRejectsItsMessageIsLogged(): void
@@ -46,7 +46,7 @@ final class LeaseTest extends AppTestCase
         $this->handle = fn () => $this->ask("SELECT jobq_complete(id, lease) FROM jobq.jobs WHERE queue = ? AND status = 'processing'", $this->queue);
         $this->dispatch();
         $this->work();
-        self::assertSame([['completed'], []], [$this->jobs(), $this->app->log->warnings]);
+        self::assertSame([['completed'], []], [$this->statuses(), $this->app->log->warnings]);
     }
 
     public function testTheWorkerReconnects(): void
@@ -60,7 +60,7 @@ final class LeaseTest extends AppTestCase
             $this->dispatch();
             $this->work();
         }
-        self::assertSame([['completed', 'completed', 'scheduled'], []], [$this->jobs(), $this->app->log->warnings]);
+        self::assertSame([['completed', 'completed', 'scheduled'], []], [$this->statuses(), $this->app->log->warnings]);
     }
 
     public function testAMessageWhoseWorkerWasKilledIsHandledAgain(): void
@@ -127,6 +127,6 @@ final class LeaseTest extends AppTestCase
             $this->app->async()->ack($received[0]);
         }
         self::assertSame(['b', 'b'], $names);
-        self::assertSame([['completed'], ['completed']], [$this->jobs(), $this->jobs($other)]);
+        self::assertSame([['completed'], ['completed']], [$this->statuses(), $this->statuses($other)]);
     }
 }

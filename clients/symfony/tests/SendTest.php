@@ -19,11 +19,11 @@ final class SendTest extends AppTestCase
     {
         $this->app->connection->beginTransaction();
         $this->dispatch();
-        self::assertSame([], $this->jobs(), 'visible before the commit');
+        self::assertSame([], $this->statuses(), 'visible before the commit');
         $this->app->connection->rollBack();
-        self::assertSame([], $this->jobs(), 'left by a rollback');
+        self::assertSame([], $this->statuses(), 'left by a rollback');
         $this->app->connection->transactional(fn () => $this->dispatch());
-        self::assertSame(['pending'], $this->jobs());
+        self::assertSame(['pending'], $this->statuses());
     }
 
     public function testATransactionOfTheCallerDoesNotAffectTheWorker(): void

@@ -36,8 +36,8 @@ final class TransactionalTest extends AppTestCase
         };
         $this->dispatch();
         $this->work();
-        self::assertSame([[], ['completed', 'scheduled']], [$this->effects(), $this->jobs()]);
-        $this->workUntil(fn () => $this->jobs() === ['completed', 'completed']);
+        self::assertSame([[], ['completed', 'scheduled']], [$this->effects(), $this->statuses()]);
+        $this->workUntil(fn () => $this->statuses() === ['completed', 'completed']);
         self::assertSame(['written'], $this->effects());
     }
 
@@ -49,7 +49,7 @@ final class TransactionalTest extends AppTestCase
         };
         $this->dispatch();
         $this->work();
-        self::assertSame([[], ['processing'], []], [$this->effects(), $this->jobs(), $this->jobs("$this->queue failed")]);
+        self::assertSame([[], ['processing'], []], [$this->effects(), $this->statuses(), $this->statuses("$this->queue failed")]);
         self::assertCount(1, $this->app->log->warnings);
     }
 }
