@@ -26,8 +26,12 @@ SELECT count(*) FROM jobq_enqueue_many('claim', ARRAY['"\u0001\b\f\n\r\t\\\"/ä�
 SELECT count(*) FROM jobq_enqueue_many('claim', ARRAY(SELECT to_jsonb(repeat('é', n / 2) || repeat('x', n % 2) || c || repeat('y', 20))
                                                       FROM generate_series(0, 19) n, unnest(ARRAY['"', E'\x01', '\', E'\x7f']) c));
 SELECT count(*) FROM jobq_enqueue_many('claim', ARRAY[to_jsonb(repeat('long "', 100000)), (SELECT jsonb_agg(md5(n::text)) FROM generate_series(1, 1000) n)]);
+-- The chunks of a value in the TOAST table have 1996 bytes, except for the last chunk.
+SELECT count(*) FROM jobq_enqueue_many('claim', ARRAY(SELECT to_jsonb(left(random, n))
+                                                      FROM (SELECT string_agg(md5(n::text), '') AS random FROM generate_series(1, 200) n) t,
+                                                           generate_series(1900, 6100, 50) n));
 SELECT count(*), bool_and((j->'payload')::jsonb = (SELECT payload FROM jobq.jobs WHERE id = (j->>'id')::bigint)) AS same
-FROM json_array_elements(jobq_claim_json('{claim}', batch => 100)) j;
+FROM json_array_elements(jobq_claim_json('{claim}', batch => 200)) j;
 ROLLBACK;
 -- When the text has reached 64 MB, the claim takes no more jobs, neither of this queue nor of the next one.
 BEGIN;

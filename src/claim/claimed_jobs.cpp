@@ -33,16 +33,16 @@ void add_text_column(StringInfo out, const ClaimedJob &job, JobColumn column) {
     add_json_string(out, view(DatumGetTextPP(job_value(*job.jobs, column))));
 }
 
-void add_json_column(StringInfo out, const ClaimedJob &job, JobColumn column) {
+void add_json_column(StringInfo out, ToastReader *toasted, const ClaimedJob &job, JobColumn column) {
     bool is_null = false;
     const Datum value = job_value(*job.jobs, column, &is_null);
     if (is_null) {
         add(out, "null");
         return;
     }
-    Jsonb *json = DatumGetJsonbP(value);
-    add_json(out, json);
-    if (reinterpret_cast<Pointer>(json) != DatumGetPointer(value)) pfree(json);
+    varlena *json = toasted->read(job.jobs->table.relation, value);
+    add_json(out, reinterpret_cast<Jsonb *>(json));
+    if (PointerGetDatum(json) != value) pfree(json);
 }
 
 // Adds the number of seconds since 1970, with six decimals.
@@ -105,7 +105,7 @@ bool JsonSink::take(const ClaimedJob &job) {
     add(out, ",\"kind\":");
     add_text_column(out, job, kJobKind);
     add(out, ",\"payload\":");
-    add_json_column(out, job, kJobPayload);
+    add_json_column(out, &toasted_, job, kJobPayload);
     add(out, ",\"attempt\":");
     add(out, attempt_of(job));
     add(out, ",\"max_attempts\":");
@@ -119,9 +119,9 @@ bool JsonSink::take(const ClaimedJob &job) {
     add(out, ",\"created_at\":");
     add_time_column(out, job, kJobCreatedAt);
     add(out, ",\"progress\":");
-    add_json_column(out, job, kJobProgress);
+    add_json_column(out, &toasted_, job, kJobProgress);
     add(out, ",\"metadata\":");
-    add_json_column(out, job, kJobMetadata);
+    add_json_column(out, &toasted_, job, kJobMetadata);
     add(out, ",\"heartbeat_seconds\":");
     add(out, core::heartbeat_seconds(job.timeout));
     add(out, "}");
@@ -129,6 +129,7 @@ bool JsonSink::take(const ClaimedJob &job) {
 }
 
 Datum JsonSink::done() {
+    toasted_.close();
     add(&text_, "]");
     SET_VARSIZE(text_.data, text_.len);
     return PointerGetDatum(text_.data);

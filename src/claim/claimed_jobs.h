@@ -4,6 +4,7 @@
 #include "claim/claim.h"
 #include "compat/pg.h"
 #include "compat/result_set.h"
+#include "table/toast_reader.h"
 
 extern "C" {
 #include "lib/stringinfo.h"
@@ -36,6 +37,7 @@ class JsonSink : public ClaimSink {
 
  private:
     StringInfoData text_;
+    ToastReader toasted_;
 };
 
 }  // namespace jobq

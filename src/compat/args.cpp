@@ -7,7 +7,6 @@
 #include "core/interval.h"
 
 extern "C" {
-#include "access/detoast.h"
 #include "lib/stringinfo.h"
 #include "tcop/utility.h"
 }

@@ -10,10 +10,12 @@ extern "C" {
 #include "postgres.h"
 
 #include "access/amapi.h"
+#include "access/detoast.h"
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/toast_internals.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/dependency.h"
@@ -159,6 +161,17 @@ inline IndexScanDesc begin_index_scan(Relation table, Relation index, Snapshot s
     return index_beginscan(table, index, snapshot, nullptr, keys, 0);
 #else
     return index_beginscan(table, index, snapshot, keys, 0);
+#endif
+}
+
+// Returns the snapshot for reading a TOAST table. `storage` must exist as long as the snapshot is used.
+inline Snapshot toast_snapshot(SnapshotData *storage) {
+#if PG_VERSION_NUM >= 180000
+    (void)storage;
+    return get_toast_snapshot();
+#else
+    init_toast_snapshot(storage);
+    return storage;
 #endif
 }
 

@@ -21,7 +21,6 @@
 #include <utility>
 
 extern "C" {
-#include "access/detoast.h"
 #include "catalog/objectaccess.h"
 #include "nodes/params.h"
 #include "parser/analyze.h"

@@ -4,10 +4,6 @@
 #include "compat/settings.h"
 #include "row/payload.h"
 
-extern "C" {
-#include "access/detoast.h"
-}
-
 namespace jobq {
 
 void check_json_size(Datum value, const char *name, int limit_kb, const char *setting) {

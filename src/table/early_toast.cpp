@@ -4,7 +4,6 @@
 #include "table/early_toast.h"
 
 extern "C" {
-#include "access/detoast.h"
 #include "access/heaptoast.h"
 #include "catalog/pg_am_d.h"
 }
