@@ -66,6 +66,9 @@ void make_shard(int shard) {
                       static_cast<long long>(core::next_id_of(shard, last))));
 }
 
-void leave_shard() { run_text("ALTER SEQUENCE jobq.jobs_id_seq INCREMENT BY 1 START WITH 1 NO MAXVALUE"); }
+void leave_shard() {
+    run_text(psprintf("ALTER SEQUENCE jobq.jobs_id_seq INCREMENT BY 1 START WITH 1 MAXVALUE %lld",
+                      static_cast<long long>(core::kLastId)));
+}
 
 }  // namespace jobq

@@ -9,6 +9,8 @@ namespace jobq::core {
 constexpr int kShards = 1024;
 // Stands for a database that is not a shard. The ids of such a database are consecutive integers.
 constexpr int kNoShard = -1;
+// Largest id of a job. Scans use the largest 64-bit integer as the end of all ids, so they would not find that id.
+constexpr std::int64_t kLastId = INT64_MAX - 1;
 // Largest id that a shard can use. JavaScript numbers represent integers exactly only up to this value.
 constexpr std::int64_t kLastShardedId = (std::int64_t{1} << 53) - 1;
 

@@ -11,6 +11,7 @@
 #include "log/transaction_log.h"
 #include "row/jobs_table.h"
 #include "row/numbers.h"
+#include "row/shard_policy.h"
 #include "triggers/job_row.h"
 
 namespace jobq {
@@ -101,9 +102,14 @@ void check_history(const JobRow &row) {
 }
 
 // Raises an error if the id is below 1, because other parts of jobq use such numbers with a different meaning: a job
-// with dependencies, an event, or no job at all.
+// with dependencies, an event, or no job at all. Also raises an error if the id is the end of all ids.
 void check_id(const JobRow &row) {
     const int64 id = DatumGetInt64(row.get(kJobId));
+    if (id > core::kLastId)
+        ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+                        errmsg("column \"id\" must be at most %lld, not %lld", static_cast<long long>(core::kLastId),
+                               static_cast<long long>(id)),
+                        errhint("Omit the column to use the next id.")));
     if (id >= 1) return;
     ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
                     errmsg("column \"id\" must be at least 1, not %lld", static_cast<long long>(id)),
