@@ -20,6 +20,21 @@ TEST(AddCounts, AddsEveryNumber) {
     EXPECT_EQ(a.events[4], 8);
 }
 
+// Numbers of jobs after which an integer of 31, 32, or 53 bits would be full.
+constexpr std::int64_t kFull[] = {INT64_C(1) << 31, INT64_C(1) << 32, INT64_C(1) << 53};
+
+TEST(AddCounts, IsExactForBillionsOfJobs) {
+    for (const std::int64_t full : kFull) {
+        Counts sum = {};
+        Counts one = {};
+        sum.jobs[0] = sum.events[0] = full - 1;
+        one.jobs[0] = one.events[0] = 1;
+        for (int i = 0; i < 2; i++) add_counts(&sum, one);
+        EXPECT_EQ(sum.jobs[0], full + 1);
+        EXPECT_EQ(sum.events[0], full + 1);
+    }
+}
+
 TEST(Contains, ATransactionThatHadFinishedAtTheCount) {
     const std::uint32_t running[] = {95, 98};
     const Seen seen = {100, running, 2};
@@ -111,6 +126,16 @@ TEST_F(Rates, AreZeroWithoutEvents) { EXPECT_EQ(rate(kStart), 0); }
 TEST_F(Rates, MatchSteadyActivity) {
     for (Micros t = kStart; t < kStart + 5 * kMinute; t += kSecond / 10) happen(t);
     EXPECT_NEAR(rate(kStart + 5 * kMinute, kStart), 10, 0.2);
+}
+
+TEST_F(Rates, MatchSteadyActivityAfterBillionsOfJobs) {
+    Micros start = kStart;
+    for (const std::int64_t full : kFull) {
+        totals_[0] = full - 300;
+        for (Micros t = start; t < start + 5 * kMinute; t += kSecond / 10) happen(t);
+        EXPECT_NEAR(rate(start + 5 * kMinute, start), 10, 0.2);
+        start += kDay;
+    }
 }
 
 TEST_F(Rates, MatchSlowActivity) {

@@ -187,6 +187,15 @@ TEST(Numbers, SumsSaturate) {
     EXPECT_EQ(sum_of_numbers(highest, 1), highest);
 }
 
+TEST(Numbers, SumsAreExactForBillionsOfJobs) {
+    for (const std::int64_t full : {INT64_C(1) << 31, INT64_C(1) << 32, INT64_C(1) << 53}) {
+        SeriesNumbers sum = {};
+        sum.values[SeriesNumbers::of(Tally::Claimed)] = full - 1;
+        for (int i = 0; i < 2; i++) note(&sum, {bit_of(Tally::Claimed), 5 * kMillisecond, {}});
+        EXPECT_EQ(sum.values[SeriesNumbers::of(Tally::Claimed)], full + 1);
+    }
+}
+
 TEST(Numbers, NotedEventsAreAdded) {
     SeriesNumbers numbers = {}, sum = {};
     note(&numbers, {tallies({Tally::Claimed, Tally::Deleted}), 5 * kMillisecond, {}});
@@ -305,6 +314,9 @@ TEST(Text, ValuesAreWrittenForPrometheus) {
     EXPECT_EQ(value(-0.0), "0");
     EXPECT_EQ(value(1000000), "1000000");
     EXPECT_EQ(value(-17), "-17");
+    EXPECT_EQ(value(2147483649), "2147483649");
+    EXPECT_EQ(value(4294967297), "4294967297");
+    EXPECT_EQ(std::stod(value(9007199254740991)), 9007199254740991);
     EXPECT_EQ(value(0.001), "0.001");
     EXPECT_EQ(value(8388.608), "8388.608");
     EXPECT_EQ(value(1e300), "1e+300");
