@@ -1,6 +1,6 @@
 # `make help` lists the targets. As with any PGXS extension, PG_CONFIG names the pg_config of the server to build for.
 
-script_goals = help demo check clients web monitoring docs-check matrix warnings memcheck lint fuzz bench profile setup chaos ddl failover cluster deb dist site pg-upgrade upgrade release
+script_goals = help demo check clients web monitoring docs-check matrix warnings memcheck lint fuzz bench profile setup chaos ddl failover soak cluster deb dist site pg-upgrade upgrade release
 ifneq (,$(filter $(script_goals),$(MAKECMDGOALS)))
 
 # These targets call scripts, which install what is missing, PostgreSQL included, and run make again to build. The text after
@@ -32,6 +32,8 @@ ddl: ## Run DDL and maintenance under load
 failover: ## Promote standbys under load
 chaos ddl failover:
 	@scripts/chaos.sh $@
+soak: ## Repeat a day of load for 45 minutes and look for trends of sizes, memory, and times; SHORT=1: 3 minutes, MINUTES=120
+	@scripts/soak.sh
 cluster: ## Kill, promote, add, and drain shards and routers under load
 	@router/scripts/cluster.sh
 monitoring: ## Test the files of monitoring with Prometheus and the exporters of Debian

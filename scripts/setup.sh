@@ -2,7 +2,7 @@
 # Installs with apt the packages that are missing to build jobq and to run a server (of version $PG if that is set). An argument
 # adds packages:
 #   check                                   for the tests
-#   ddl, memcheck, profile                  for these targets; this includes the packages for the tests
+#   ddl, soak, memcheck, profile                  for these targets; this includes the packages for the tests
 #   lint, warnings, fuzz, clients, monitoring, bench   for these targets; lint and bench also install packages from npm into build/
 #   upgrade                                 for make pg-upgrade
 #   matrix                                  to make directories with other releases of Debian
@@ -96,6 +96,7 @@ list_needs() {
             list_client_needs
             return 0
             ;;
+        soak) /usr/bin/python3 -c 'import matplotlib' 2>/dev/null || need "matplotlib, for the pictures of the soak" python3-matplotlib ;;
         ddl) need_if_there "$version" repack "pg_repack, which rebuilds a table in use" ;;
         profile) have valgrind || need "valgrind, which counts instructions" valgrind; return 0 ;;
         memcheck) have valgrind && have bzip2 || need "valgrind, and what unpacks the server's sources" valgrind bzip2 ;;
