@@ -193,6 +193,7 @@ INSERT INTO golden (function, call) VALUES
     ('jobq_explain',            $$SELECT string_agg(reason, ', ') FROM jobq_explain({dependent})$$),
     ('jobq_access',             $$SELECT allowed FROM jobq_access()$$),
     ('jobq_workers',            $$SELECT count(*) >= 0 FROM jobq_workers()$$),
+    ('jobq_workers_wanted',     $$SELECT jobq_workers_wanted({q}) >= 0$$),
     ('jobq_metrics',            $$SELECT coalesce(sum(value), 0) > 0 FROM jobq_metrics() WHERE name = 'jobq_jobs' AND labels->>'queue' = {q}$$),
     ('jobq_prometheus',         $$SELECT jobq_prometheus() ~ ('jobq_jobs\{queue="' || {q} || '"')$$),
     ('jobq_reset_metrics',      $$SELECT count(*) FROM jobq_reset_metrics()$$),

@@ -224,23 +224,25 @@ QueueList read_queue_numbers() {
     return list_names(&list, counters.complete);
 }
 
+bool read_counted(std::string_view name, QueueNumbers *numbers) {
+    const CountedQueues counters = read_counters();
+    if (!counters.known || counts_unknown_here()) return false;
+    CountedQueue *end = counters.queues + counters.count;
+    CountedQueue *found = std::find_if(counters.queues, end,
+                                       [&](const CountedQueue &counted) { return queue_view(counted.queue) == name; });
+    if (found == end && !counters.complete) return false;
+    *numbers = {.queue = name, .counted = true};
+    if (found != end) memcpy(numbers->jobs, found->jobs, sizeof(numbers->jobs));
+    for (const QueueChange &change : transaction_log().changes) {
+        if (queue_view(change.queue) != name) continue;
+        for (int s = 0; s < core::kJobStatusCount; s++) numbers->jobs[s] += change.counts.jobs[s];
+    }
+    return true;
+}
+
 QueueNumbers read_unfinished(std::string_view name) {
     QueueNumbers numbers = {name};
-    const CountedQueues counters = read_counters();
-    if (counters.known && !counts_unknown_here()) {
-        CountedQueue *end = counters.queues + counters.count;
-        CountedQueue *found = std::find_if(
-            counters.queues, end, [&](const CountedQueue &counted) { return queue_view(counted.queue) == name; });
-        if (found != end || counters.complete) {
-            if (found != end) memcpy(numbers.jobs, found->jobs, sizeof(numbers.jobs));
-            numbers.counted = true;
-            for (const QueueChange &change : transaction_log().changes) {
-                if (queue_view(change.queue) != name) continue;
-                for (int s = 0; s < core::kJobStatusCount; s++) numbers.jobs[s] += change.counts.jobs[s];
-            }
-            return numbers;
-        }
-    }
+    if (read_counted(name, &numbers)) return numbers;
     collect(read(count_unfinished, Params().add(PointerGetDatum(make_text(name))).add(unindexed_jobs())),
             [&](std::string_view) { return numbers.jobs; });
     return numbers;

@@ -24,6 +24,9 @@ using QueueList = Notes<QueueNumbers>;
 // changes of this transaction. For queues without counters, counts the rows of jobq.jobs in one pass under the active
 // snapshot.
 QueueList read_queue_numbers();
+// Reads the numbers of jobs of one queue from its counters, plus the uncommitted changes of this transaction. Returns
+// false if the counters are unknown. Reads no rows.
+bool read_counted(std::string_view name, QueueNumbers *numbers);
 // Returns the numbers of unfinished jobs of one queue. Reads its counters or, if they are unknown, indexes that contain
 // only unfinished jobs.
 QueueNumbers read_unfinished(std::string_view name);

@@ -81,6 +81,7 @@ constexpr Call kCalls[] = {
     {"jobq_log", kOperator | kMonitor},
     {"jobq_access", kOperator | kMonitor},
     {"jobq_workers", kOperator | kMonitor},
+    {"jobq_workers_wanted", kOperator | kMonitor},
     {"jobq_metrics", kOperator | kMonitor},
     {"jobq_prometheus", kOperator | kMonitor},
     {"jobq_reset_metrics", kOperator | kOfAllQueues},
