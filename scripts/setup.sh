@@ -6,7 +6,7 @@
 #   lint, warnings, fuzz, clients, monitoring, bench   for these targets; lint and bench also install packages from npm into build/
 #   upgrade                                 for make pg-upgrade
 #   matrix                                  to make directories with other releases of Debian
-#   dashboard                               to run the dashboard; npm installs its packages into web/
+#   dashboard, deploy                       to run the dashboard, and to check deploy/; npm installs packages into web/
 #   web                                     to run and test the dashboard
 #   site                                    to build and test the site; npm installs the packages of its tests into web/
 # Changes nothing if everything is installed. Works as root or with sudo; otherwise prints the command to run.
@@ -66,6 +66,12 @@ list_needs() {
             return 0
             ;;
         dashboard) list_dashboard_needs; return 0 ;;
+        deploy)
+            list_dashboard_needs
+            have systemd-analyze || need "systemd-analyze, which checks units" systemd
+            /usr/bin/python3 -c 'import psycopg' 2>/dev/null || need "Python's driver, for a worker" python3 python3-psycopg
+            return 0
+            ;;
         lint)
             have clang && have clang-format && have clang-tidy || need "clang's tools" clang clang-format clang-tidy
             have git && have python3 || need "git and Python, to find the prose" git python3
@@ -208,7 +214,7 @@ list_browser_needs() {
 # and for "web" and "site" also the packages that the tests need.
 get_dashboard_packages() {
     local wanted=(--omit=dev)
-    if [ "$what" != dashboard ]; then wanted=(); fi
+    case $what in web | site) wanted=() ;; esac
     if (cd web && npm ls --silent "${wanted[@]}" >/dev/null 2>&1); then return 0; fi
     echo "setup: installing the packages of the dashboard with npm into web/node_modules"
     npm ci --silent --no-audit --no-fund --prefix web "${wanted[@]}"
@@ -270,7 +276,7 @@ get_the_rest() {
     case $what in
         bench) bench/node/install.sh ;;
         lint) get_textlint ;;
-        web | site | dashboard) get_dashboard_packages ;;
+        web | site | dashboard | deploy) get_dashboard_packages ;;
     esac
     if [ -n "$opentelemetry_from_sid" ]; then scripts/opentelemetry.sh; fi
 }

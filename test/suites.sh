@@ -4,7 +4,7 @@
 # The suites of `make check`. Those that take longest come first, so that no suite runs alone at the end.
 suites='process router audit regress_sql unit isolation isolation_sql plain regress fuzz docs drivers together pgtap exports'
 # These suites run only if they are named.
-more_suites='sanitizers upgrade monitoring calendar'
+more_suites='sanitizers upgrade monitoring calendar deploy'
 
 preloaded="shared_preload_libraries = 'jobq'"
 unvacuumed='autovacuum = off'   # a vacuum that truncates a table locks it, which jobq_explain reports
@@ -184,6 +184,19 @@ suite_calendar() {
     scratch_server calendar "$preloaded"
     "$SCRATCH_BIN/psql" -Xq -c 'CREATE EXTENSION jobq'
     in_source node test/calendar/croner.mjs
+}
+
+# Checks the files in deploy/, with schemas from npm, and runs the programs that they start.
+suite_deploy() {
+    local modules=$JOBQ_ROOT/build/deploy
+    "$JOBQ_ROOT/scripts/setup.sh" deploy
+    mkdir -p "$modules"
+    [ -d "$modules/node_modules/@kubernetes-models/keda" ] ||
+        npm install --silent --no-audit --no-fund --ignore-scripts --prefix "$modules" kubernetes-models@4 @kubernetes-models/keda@0.4 js-yaml@4
+    tar -C "$modules" -cf - node_modules | run_as tar -C "$source/test/deploy" -xf -
+    tar -C "$JOBQ_ROOT" --exclude=web/test -cf - web deploy docker | run_as tar -C "$source" -xf -
+    scratch_server deploy "$preloaded"
+    in_source node test/deploy/check.mjs
 }
 
 # Tests the files in monitoring/ with Debian's Prometheus and exporters, and the types of Grafana's dashboards from npm.
