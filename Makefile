@@ -1,6 +1,6 @@
 # `make help` lists the targets. As with any PGXS extension, PG_CONFIG names the pg_config of the server to build for.
 
-script_goals = help demo check clients web monitoring docs-check matrix warnings memcheck lint fuzz bench profile setup chaos ddl failover soak cluster deb dist site pg-upgrade upgrade release
+script_goals = help demo check clients web monitoring docs-check matrix warnings memcheck lint fuzz bench profile setup chaos ddl failover soak cluster deb dist tarball site pg-upgrade upgrade release
 ifneq (,$(filter $(script_goals),$(MAKECMDGOALS)))
 
 # These targets call scripts, which install what is missing, PostgreSQL included, and run make again to build. The text after
@@ -52,9 +52,10 @@ bench: ## Run all benchmarks; QUICK=1: the main figures, ONLY="lifecycle batches
 	@bench/run.sh
 
 deb: ## Build the Debian package; PG=17: for PostgreSQL 17, TEST=1: also test it
-dist: ## Build the archive for PGXN, and test it
+dist: ## Build the archive for PGXN, and test it; also write the bill of materials, and the row for catalogs of extensions
+tarball: ## Build an archive of the installed files for one version of PostgreSQL, and test it
 site: ## Build the documentation as a static website, and test it in Chromium
-deb dist site:
+deb dist tarball site:
 	@scripts/$@.sh
 release: ## Freeze the install script, commit, and tag VERSION=1.0.0
 	@scripts/release.sh $(VERSION)
@@ -126,12 +127,17 @@ build/exports.txt: jobq--$(version).sql $(DATA) $(wildcard $(shard_scripts)) scr
 	bash scripts/exports.sh $(filter %.sql,$^) > $@.new
 	mv $@.new $@
 
+# The address of the repository at the code host, for META.json. GitHub sets these variables.
+GITHUB_SERVER_URL ?= https://jobq.invalid
+GITHUB_REPOSITORY ?= jobq
+repository = $(GITHUB_SERVER_URL)/$(GITHUB_REPOSITORY)
+
 all: META.json ## Build the library and the install script (the default)
 install: ## Install jobq into the server of PG_CONFIG, as root
 installcheck: ## Run the SQL and isolation tests on a running server; REGRESS="00_install claim" and ISOLATION=two_claims select tests
 clean: ## Delete what was built
 META.json: META.json.in jobq.control
-	sed 's/@VERSION@/$(version)/g' $< > $@
+	sed 's|@VERSION@|$(version)|g; s|@REPOSITORY@|$(repository)|g' $< > $@
 
 # The extensions of a cluster, jobq_router and jobq_shard, are a project of their own, which is built and installed with jobq.
 router_goals = all install uninstall clean

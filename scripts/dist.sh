@@ -2,6 +2,7 @@
 # make dist: makes build/jobq-VERSION.zip for PGXN from the committed files, without those that .gitattributes excludes, with
 # META.json at the top. Then does what a user does: unpacks it, builds it with PGXS, installs it into a copy of the server's tree,
 # and runs some of its tests there; and installs it into an empty directory, as docker/Dockerfile.extension does.
+# Also writes build/jobq-VERSION.cdx.json and build/jobq-VERSION-catalog.csv (scripts/describe_release.py).
 #   make dist TESTS='claim wait'      runs these tests; TESTS=all: all tests
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,6 +32,7 @@ rm -rf "$head"
 python3 -m zipfile -e "$zip" "$SCRATCH/unpacked"
 [ "$(ls "$SCRATCH/unpacked")" = "$name" ]
 python3 scripts/meta.py "$SCRATCH/unpacked/$name/META.json" "$SCRATCH/unpacked/$name"
+python3 scripts/describe_release.py "$SCRATCH/unpacked/$name/META.json" "build/$name"
 JOBQ_ROOT=$SCRATCH/unpacked/$name
 log=$SCRATCH/build.log
 make -s -j"$(nproc)" -C "$JOBQ_ROOT" PG_CONFIG="$PG_CONFIG" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }

@@ -63,12 +63,30 @@ def prereqs_fit(value):
         for phase in value.values())
 
 
+URL = re.compile(r"[a-z][a-z+.-]*://\S+")
+MAINTAINER = re.compile(r"[^<>]+ <[^<>\s@]+@[^<>\s@]+>")
+
+
+def maintainers_fit(value):
+    return texts(value) and all(MAINTAINER.fullmatch(name) for name in ([value] if text(value) else value))
+
+
+def resources_fit(value):
+    """Checks the forms of the specification: URLs, and objects with URLs."""
+    shapes = {"bugtracker": {"web", "mailto"}, "repository": {"url", "web", "type"}}
+    return isinstance(value, dict) and set(value) <= {"homepage", *shapes} and all(
+        URL.fullmatch(entry) if key == "homepage" and text(entry) else
+        isinstance(entry, dict) and len(entry) > 0 and set(entry) <= shapes[key] and all(
+            text(part) and (name in ("type", "mailto") or URL.fullmatch(part)) for name, part in entry.items())
+        for key, entry in value.items())
+
+
 # The type of each field; the required fields come first.
 KEYS = {
     "name": lambda value: text(value) and TERM.fullmatch(value),
     "version": version,
     "abstract": text,
-    "maintainer": texts,
+    "maintainer": maintainers_fit,
     "license": license_fits,
     "provides": provides_fits,
     "meta-spec": lambda value: isinstance(value, dict) and value.get("version") == "1.0.0",
@@ -78,9 +96,10 @@ KEYS = {
     "prereqs": prereqs_fit,
     "release_status": lambda value: value in ("stable", "testing", "unstable"),
     "no_index": lambda value: isinstance(value, dict),
-    "resources": lambda value: isinstance(value, dict),
+    "resources": resources_fit,
 }
-REQUIRED = list(KEYS)[:7]
+# The specification does not require the last two, but catalogs show them.
+REQUIRED = [*list(KEYS)[:7], "release_status", "resources"]
 
 
 def main():
