@@ -4,7 +4,8 @@
 # next to them.
 #   make deb              also installs what it needs
 #   make deb PG=17        in a directory with the release of Debian that has this version (scripts/releases.sh), as root
-#   make deb TEST=1       then installs them in a new directory with that release and runs debian/tests there, as root
+#   make deb TEST=1       then installs them in new directories with that release, as root: runs the first job on a bare system, and
+#                         debian/tests on a system with a compiler
 # This skips the tests during the build, which dpkg-buildpackage itself runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -55,15 +56,34 @@ build_inside() {
     rm -rf "${releases:?}/$release$source"
 }
 
+# Makes a new directory in $root with the release, whose directory in `releases` is the template. Sets `releases`, for inside.
+new_system() {
+    root=$releases/$release.$$
+    # shellcheck disable=SC2064
+    trap "rm -rf --one-file-system '$root'" EXIT
+    (use_release "$release" && mkdir "$root" && cp -a "$releases/$release" "$root/")
+    releases=$root
+}
+
+# Installs the package on a system that contains nothing but minbase, and runs the first job there.
+test_first_job() {
+    local root log=$PWD/$result/first_job.log version
+    releases=$releases/bare release_packages=ca-certificates
+    new_system
+    say "the first job on a bare $release"
+    cp scripts/first_job.sh "$result"/postgresql-*-jobq_*.deb "$root/$release/tmp/"
+    version=$(basename "$result"/postgresql-*-jobq_*.deb | cut -d- -f2)
+    # shellcheck disable=SC2016
+    (inside "$release" sh -c 'cd /tmp && ./first_job.sh "$1" ./*.deb' - "$version") >"$log" 2>&1 ||
+        { tail -n 40 "$log" >&2; fail "the first job failed; all that was said is in $log"; }
+    tail -n 1 "$log"
+}
+
 # Runs debian/tests in a new directory that contains only the packages of debootstrap, a compiler, and Python.
 test_fresh() {
-    local fresh source log=$result/test.log status=0
+    local root source log=$PWD/$result/test.log status=0
     releases=$releases/fresh
-    fresh=$releases/$release.$$
-    # shellcheck disable=SC2064
-    trap "rm -rf --one-file-system '$fresh'" EXIT
-    (use_release "$release" && mkdir "$fresh" && cp -a "$releases/$release" "$fresh/")
-    releases=$fresh
+    new_system
     source=$(cd "$result" && copy_into "$release")
     say "debian/tests, by autopkgtest"
     # shellcheck disable=SC2016
@@ -72,7 +92,7 @@ test_fresh() {
         apt-get -q -y install --no-install-recommends autopkgtest
         cd "$1"
         autopkgtest --no-built-binaries --summary-file=summary ./*.deb source/ -- null' - "$source") >"$log" 2>&1 || status=$?
-    cat "$fresh/$release$source/summary" 2>/dev/null || tail -n 40 "$log"
+    cat "$root/$release$source/summary" 2>/dev/null || tail -n 40 "$log"
     [ $status = 0 ] || fail "the tests failed; all that was said is in $log"
 }
 
@@ -83,6 +103,9 @@ result=build/deb/$release
 rm -rf "$result"
 mkdir -p "$result"
 if [ "$release" = "$own" ]; then build_here; else build_inside; fi
-if [ "${TEST-}" = 1 ]; then test_fresh; fi
+if [ "${TEST-}" = 1 ]; then
+    (test_first_job)
+    (test_fresh)
+fi
 mv "$result"/*.deb build/deb/
 ls build/deb/*.deb

@@ -11,6 +11,8 @@
 # JOBQ_MIRROR: Debian's archive (http://deb.debian.org/debian); debian-security is expected next to it
 
 releases=${JOBQ_MATRIX_DIR:-/var/cache/jobq-matrix}
+# The packages that debootstrap adds to the smallest system. Scripts that need fewer change this list, and `releases`.
+release_packages=ca-certificates,ccache,make,g++,util-linux,procps,python3
 mirror=${JOBQ_MIRROR:-http://deb.debian.org/debian}
 
 fail() {
@@ -100,7 +102,7 @@ make_release() {  # release
     say "making $root, once; it takes a minute or two, and 500 MB"
     rm -rf --one-file-system "$root"
     # debootstrap mounts file systems, and may be interrupted.
-    in_namespace debootstrap --variant=minbase --include=ca-certificates,ccache,make,g++,util-linux,procps,python3 \
+    in_namespace debootstrap --variant=minbase --include="$release_packages" \
         "$(base_of "$1")" "$root" "$mirror" >"$root.log" 2>&1 ||
         { tail -n 20 "$root.log" >&2; fail "debootstrap of $1 failed; all it said is in $root.log"; }
     # Packages may not start servers.
