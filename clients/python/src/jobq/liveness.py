@@ -9,11 +9,14 @@ import os
 import socket
 import threading
 from pathlib import Path
-from typing import Dict, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Dict, Optional, Set, Tuple
 
 from .errors import OptionError
 from .hand import Hand
 from .options import Options
+
+if TYPE_CHECKING:
+    from .port import Port
 
 EVERY = 2.0   # seconds between two touches of the file
 log = logging.getLogger("jobq")
@@ -24,7 +27,7 @@ class Liveness:
         self._changed = threading.Condition()
         self._workers: Dict[Hand, str] = {}   # the values are worker IDs
         self._files: Set[Path] = set()
-        self._ports: Dict[Tuple[str, int], "_Port"] = {}
+        self._ports: Dict[Tuple[str, int], "Port"] = {}
         self._watchdog: Optional[float] = None
         self._thread: Optional[threading.Thread] = None
 
@@ -38,7 +41,8 @@ class Liveness:
             option = "liveness_port"
             try:
                 if address is not None and address not in self._ports:
-                    self._ports[address] = _Port(address, self)
+                    from .port import Port   # imported here, because few workers need an HTTP server
+                    self._ports[address] = Port(address, self._answer)
                 option = "liveness_file"
                 if file is not None:
                     Path(file).touch()
@@ -75,6 +79,10 @@ class Liveness:
                 return f"{worker_id}: {stuck} are stuck"
         return None
 
+    def _answer(self) -> Tuple[int, str]:
+        reason = self.reason()
+        return 200 if reason is None else 503, f"{reason or 'ok'}\n"
+
     def _tell_all(self) -> None:
         said = None
         with self._changed:
@@ -95,54 +103,6 @@ class Liveness:
         except OSError as error:
             return str(error)
         return None
-
-
-class _Port:
-    """Answers HTTP requests in threads, because handlers may block the event loop."""
-
-    def __init__(self, address: Tuple[str, int], liveness: Liveness) -> None:
-        import socketserver   # imported here, because few workers need an HTTP server
-        from http.server import BaseHTTPRequestHandler
-
-        class Answer(BaseHTTPRequestHandler):
-            timeout = 5
-
-            def do_GET(self) -> None:
-                reason = liveness.reason()
-                body = f"{reason or 'ok'}\n".encode()
-                self.send_response_only(200 if reason is None else 503)
-                self.send_header("Content-Type", "text/plain; charset=utf-8")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(body)
-
-            do_HEAD = do_GET
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        class Server(socketserver.ThreadingTCPServer):
-            daemon_threads = True
-
-            def handle_error(self, *_: object) -> None:   # the client has closed the connection
-                pass
-
-        self._server = Server(address, Answer, bind_and_activate=False)
-        self._server.socket.close()
-        self._server.socket = _listen(*address)
-        threading.Thread(target=self._server.serve_forever, name="jobq liveness port", daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    if host == "" and socket.has_dualstack_ipv6():
-        return socket.create_server((host, port), family=socket.AF_INET6, dualstack_ipv6=True)
-    family = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0][0]
-    return socket.create_server((host, port), family=family)
 
 
 def notify(state: str) -> None:

@@ -82,11 +82,15 @@ class Options:
 
     @property
     def liveness_address(self) -> Optional[Tuple[str, int]]:
-        """Returns the host, which is empty for all addresses, and the port."""
         if self.liveness_port is None:
             return None
-        host, _, port = str(self.liveness_port).rpartition(":")
-        return host.strip("[]"), int(port)
+        return address_of(str(self.liveness_port))
+
+
+def address_of(text: str) -> Tuple[str, int]:
+    """Splits [HOST:]PORT. The host is empty for all addresses."""
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)
 
 
 def options_of_environment(environment: Optional[Mapping[str, str]] = None) -> dict[str, Any]:
