@@ -5,6 +5,8 @@ from collections import defaultdict
 
 from world import FINISHED
 
+from jobq.audit.life import is_before
+
 
 def event_of(step):
     """(batch, event) if the step enqueues a callback of a batch, else None."""
@@ -20,7 +22,7 @@ def _ends(steps, change):
     """The statuses in which the member had ended before `change` was written; "cancelled" if it was deleted before it had ended."""
     ends = set()
     for step in steps:
-        if not (step.change.commit < change.place or (step.change.xid == change.xid and step.change.place < change.place)):
+        if not is_before(step.change, change):
             continue
         if step.after is None:
             ends.add(step.before.status if step.before and step.before.status in FINISHED else "cancelled")

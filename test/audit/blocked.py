@@ -5,6 +5,8 @@ from collections import defaultdict
 
 from world import COMPLETES, FINISHED, SERVER
 
+from jobq.audit.life import is_before
+
 
 def is_head(job, rules):
     """In a queue whose groups halt, a failed job stays the head until a skip moves it to the dead letter queue."""
@@ -29,28 +31,8 @@ def groups(world, rules, report):
         row = span.start.after
         waiting[row.queue, row.group_key].append(span)
     for group, spans in active.items():
-        _crowded(world, group, spans, report)
         _in_order(world, group, spans, waiting[group], rules, report)
     report.counts["jobs in groups"] = sum(len(spans) for spans in active.values())
-
-
-def _crowded(world, group, spans, report):
-    going = []
-    for span in spans:
-        for other in going:
-            if other.covers(span.start.change):
-                halted = _status(world, other.job, span.start.change) == "failed"
-                report.add("halt ignored" if halted else "group crowded",
-                           f"job {span.job} of {group} became {span.start.after.status} while job {other.job} was"
-                           f" {'failed and halted the group' if halted else 'active'}")
-        going = [other for other in going if other.end is None or other.end.change.commit > span.start.change.place]
-        going.append(span)
-
-
-def _status(world, job, change):
-    """The status of a job in the last version that was committed before `change` was written."""
-    versions = [step.after.status for step in world.history[job] if step.after and _is_before(step.change, change)]
-    return versions[-1] if versions else None
 
 
 def _in_order(world, group, active, waiting, rules, report):
@@ -95,16 +77,12 @@ def _depends(world, job):
     return _detail(fact).get("depends_on", ()) if fact else ()
 
 
-def _is_before(at, change):
-    return at.commit < change.place or (at.xid == change.xid and at.place < change.place)
-
-
 def _outcomes(world, job, change):
     """How a job had ended by the time `change` was written, if it had: completed, failed, cancelled, or deleted."""
     found = {}
     for step in world.history.get(job, ()):
         at = step.change
-        if not _is_before(at, change):
+        if not is_before(at, change):
             continue
         before, after = step.statuses()
         if after is None and COMPLETES & world.ops.get(at.xid, set()) and before == "processing":
@@ -121,7 +99,7 @@ def _periods_behind(world, need, change, anyway):
     periods, since = [], None
     for step in world.history.get(need, ()):
         at = step.change
-        if not _is_before(at, change):
+        if not is_before(at, change):
             continue
         before, after = step.statuses()
         completed = after == "completed" or after is None and (

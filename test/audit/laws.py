@@ -7,6 +7,7 @@ A violation is an entry in the list of its kind; with a correct library all list
 """
 
 import math
+import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
@@ -19,27 +20,23 @@ from checker import Report
 from witness import seconds
 from world import COMPLETES, EXECUTOR, FINISHED, SERVER, WAITING, Settings, World
 
+from jobq.audit.book import Knowledge
+from jobq.audit.laws import LAWS, Auditor
+from jobq.audit.life import TRANSITIONS, interval
+
 KINDS = {
-    "impossible step": "changes of status that no function and no duty makes, or that were not requested",
+    **LAWS,
     "lost": "jobs of a committed enqueue that do not exist, or that were deleted without a request",
     "phantom": "jobs that no client enqueued",
     "stuck": "jobs that are unfinished although nothing blocks them anymore",
-    "lease issued twice": "one lease in two claims, or a job claimed while its lease was held",
     "stale lease accepted": "reports accepted from a lease that was not the current one",
     "false answer": "reports that were rejected although the lease was current, or accepted without an effect",
-    "unexplained lease": "leases that were never issued, or that ended without a row in jobq.attempts",
-    "robbed": "leases that were lost before they expired",
     "effects": "completions by a handler without exactly one effect, or effects of attempts that did not complete",
     "expiry": "jobs that were claimed after their expires_at, or that expired before it or after a claim",
     "batch": "sealed batches without exactly one callback of each sort, or callbacks that were enqueued before all jobs had ended",
     "overdue": "leases that outlived their heartbeat timeout, max_runtime or cancellation",
-    "key doubled": "two unfinished jobs with one unique key, or unfinished jobs that lack their key",
-    "paused": "claims from a paused queue",
     "kind ignored": "claims with another heartbeat timeout than that of the job's kind",
-    "limit exceeded": "claims beyond a limit",
     "rate exceeded": "claims beyond a rate",
-    "group crowded": "two jobs of one group that were active at the same time",
-    "halt ignored": "jobs of a halted group that were unblocked while its head was failed",
     "group order": "jobs that were unblocked before an earlier job of their group",
     "dependency ignored": "jobs that ran before their dependencies, or were cancelled without a reason",
     "left waiting": "jobs that were unblocked long after the last event that they waited for",
@@ -51,39 +48,6 @@ KINDS = {
     "totals": "totals of jobq_metrics that differ from the changes",
     "error": "errors that the run does not explain",
 }
-
-# For each change of status, the facts of which the transaction must contain one.
-ENQUEUE = {"enqueue", "met"}
-STEPS = {
-    (None, "scheduled"): {"enqueue"}, (None, "pending"): {"enqueue"}, (None, "blocked"): {"enqueue"},
-    ("scheduled", "pending"): {SERVER, "retry", "reschedule", "change", *ENQUEUE},
-    ("scheduled", "scheduled"): {SERVER, "reschedule", "change", "redrive", *ENQUEUE},
-    ("scheduled", "cancelled"): {"cancel"},
-    ("scheduled", "blocked"): {"retry"},            # it has not run yet, and has dependencies
-    ("pending", "processing"): {"claim", SERVER},   # a claim that is a transaction of its own is recorded afterward
-    ("pending", "scheduled"): {"reschedule", *ENQUEUE},
-    ("pending", "pending"): {"reschedule", "change", *ENQUEUE},
-    # An enqueue drops the oldest job of a full queue; INSERT ON CONFLICT DO NOTHING does so even if it then inserts no job.
-    ("pending", "cancelled"): {"cancel", "by hand", *ENQUEUE},
-    ("blocked", "blocked"): {SERVER, "reschedule", "change", "retry", "redrive", *ENQUEUE},
-    ("blocked", "pending"): {SERVER}, ("blocked", "scheduled"): {SERVER},
-    ("blocked", "cancelled"): {SERVER, "cancel"},
-    ("processing", "processing"): {SERVER, "heartbeat", "asked", "cancel", "change", *ENQUEUE},
-    ("processing", "completed"): COMPLETES,
-    ("processing", "scheduled"): {"fail", "snooze", SERVER},
-    ("processing", "pending"): {"fail", "snooze", "release", SERVER},
-    ("processing", "failed"): {"fail", SERVER},
-    ("processing", "cancelled"): {"fail", "snooze", "release", SERVER},
-    ("processing", None): COMPLETES,
-}
-for _end in FINISHED:
-    for _again in WAITING:
-        STEPS[_end, _again] = {"retry", "redrive"}
-    STEPS[_end, _end] = {"fail", *COMPLETES, "change", "cancel", "retry", "redrive", "skip", SERVER}
-    STEPS[_end, None] = {"delete", *COMPLETES, "fail", SERVER}
-for _waits in WAITING:
-    STEPS[_waits, None] = {"delete"}
-STEPS["failed", "cancelled"] = {"cancel"}    # the head of a halted group
 
 OUTCOMES = {"fail": {"failed", "cancelled"}, "release": {"released", "cancelled"}, "snooze": {"snoozed", "cancelled"}}
 
@@ -111,7 +75,8 @@ def check(changes, rules, errors=(), told=None):
     """`told`: the final totals of jobq_metrics, summed up over all queues and kinds; if None, they are not judged."""
     report = Report(violations={kind: [] for kind in KINDS})
     world = World(changes)
-    for law in (_steps, _enqueues, _leases, _reports, _attempts, _deadlines, _expiry, _unique_keys, _pauses, _kinds, _limits, _rates,
+    _audit(world, changes, rules, report)
+    for law in (_steps, _enqueues, _leases, _reports, _attempts, _deadlines, _expiry, _kinds, _rates,
                 blocked.groups, blocked.dependencies, _depths, _dead_letters, order.overtaken, order.turns, handled.effects, handled.losses,
                 batched.batches, _ends):
         law(world, rules, report)
@@ -122,6 +87,41 @@ def check(changes, rules, errors=(), told=None):
     report.counts.update(f"{fact.row.op}" for fact in world.facts)
     report.counts["versions"] = len(world.steps)
     return report
+
+
+class _Recorded(Knowledge):
+    """What the clients have recorded about the moments of their requests and the answers."""
+
+    def __init__(self, world, rules):
+        self.world, self.rules = world, rules
+        self.claims = {(span.start.change.xid, span.job): asked for span, asked in world.claims()}
+
+    def in_force(self, change):
+        seen = self.world.seen_from(change)
+        return seen[1] if seen else None
+
+    def asked(self, span):
+        return self.claims.get((span.start.change.xid, span.job))
+
+    def is_halted(self, job):
+        return job.queue in self.rules.halting
+
+
+def _audit(world, changes, rules, report):
+    """The laws of `jobq audit`, which reads the same changes, but in the order of the commits."""
+    transactions = defaultdict(list)
+    for change in changes:
+        transactions[change.commit].append(change)
+    in_order = [transactions[commit] for commit in sorted(transactions)]
+    horizons, horizon = [], (sys.maxsize, 0)
+    for written in reversed(in_order):
+        horizons.append(horizon)
+        horizon = min(horizon, written[0].place)
+    auditor = Auditor(_Recorded(world, rules), lambda found: report.add(found.law, found.text), complete=True)
+    for written, horizon in zip(in_order, reversed(horizons)):
+        auditor.read(written)
+        auditor.forget(horizon)
+    report.counts.update({f"most at once in {scope}": count for scope, count in auditor.limits.most.items()})
 
 
 def _name(change):
@@ -146,7 +146,7 @@ def _steps(world, rules, report):
                 causes = {SERVER}
         if (before, after) == ("pending", "processing") and step.after.worker_id == EXECUTOR:
             causes = {SERVER}   # possibly in the transaction of the previous job, whose handler has written facts
-        if not step.expires() and not batched.event_of(step) and not causes & STEPS.get((before, after), set()):
+        if not step.expires() and not batched.event_of(step) and not causes & TRANSITIONS.get((before, after), set()):
             report.add("lost" if after is None else "impossible step",
                        f"job {change.row.id}: {before} became {after} by {sorted(causes)}")
         if step.after and (step.after.lease is not None) != (after == "processing"):
@@ -159,7 +159,7 @@ def _enqueues(world, rules, report):
         if job not in world.enqueued and not batched.event_of(world.history[job][0]):
             report.add("phantom", f"job {job}, {change.row.status} in {change.row.queue}")
     for fact in world.facts:
-        if fact.row.op in ENQUEUE and fact.row.job not in made:
+        if fact.row.op in {"enqueue", "met"} and fact.row.job not in made:
             report.add("lost", f"job {fact.row.job} of {_name(fact)}")
 
 
@@ -176,21 +176,16 @@ def _leases(world, rules, report):
     for fact in world.facts:
         if fact.row.op in ("claim", "claimed"):
             claims[fact.row.job, fact.row.lease].append(fact)
-    given, silent = Counter(), set()
+    given, silent = set(), set()
     for span in world.leases():
         step = span.start
         lease = span.job, step.after.lease
-        given[step.after.lease] += 1
-        if step.before and step.before.status == "processing":
-            report.add("lease issued twice", f"job {span.job} went from lease {step.before.lease} to {step.after.lease}")
+        given.add(step.after.lease)
         facts = claims.pop(lease, ())
         if len(facts) > 1:
             report.add("lease issued twice", f"job {span.job} lease {lease[1]} to {[_name(fact) for fact in facts]}")
         if not facts and not world.is_handled(span):
             silent.add(step.change.xid)
-    for lease, count in given.items():
-        if count > 1:
-            report.add("lease issued twice", f"lease {lease} in {count} claims")
     for (job, lease), facts in claims.items():
         report.add("unexplained lease", f"job {job} lease {lease}: {_name(facts[0])}, and the job never had it")
     # A client that claims in a transaction of its own may lose its session before it has recorded the claim.
@@ -228,6 +223,7 @@ def _reports(world, rules, report):
 
 
 def _attempts(world, rules, report):
+    """The row in jobq.attempts says what the client reported."""
     rows = defaultdict(list)
     for change in world.attempts:
         rows[change.xid, change.row.job_id, change.row.lease].append(change.row.outcome)
@@ -235,12 +231,8 @@ def _attempts(world, rules, report):
         if span.end is None:
             continue
         end, lease = span.end, span.start.after.lease
-        outcomes = rows.pop((end.change.xid, span.job, lease), [])
-        completed = end.after is None or end.after.status == "completed"
-        if len(outcomes) != (0 if completed else 1):
-            report.add("unexplained lease", f"job {span.job} lease {lease} ended {end.statuses()[1]}, attempts {outcomes}")
-            continue
-        if completed:
+        outcomes = rows.get((end.change.xid, span.job, lease), [])
+        if end.after is None or end.after.status == "completed" or len(outcomes) != 1:
             continue
         wanted = {SERVER}
         for fact in world.told.get(end.change.xid, ()):
@@ -248,26 +240,8 @@ def _attempts(world, rules, report):
                 wanted = OUTCOMES.get(fact.row.op, wanted)
         if wanted != {SERVER} and outcomes[0] not in wanted:
             report.add("unexplained lease", f"job {span.job} lease {lease}: {outcomes[0]}, reported as one of {wanted}")
-        if (outcomes[0], end.after.status) in {("failed", "cancelled"), ("cancelled", "failed")}:
-            report.add("unexplained lease", f"job {span.job} lease {lease}: {outcomes[0]}, and the job is {end.after.status}")
-        if outcomes[0] == "lost" and not world.is_handled(span):
-            silent = end.change.time - seconds(end.before.last_heartbeat)
-            if silent < _interval(end.before.lease_timeout):
-                report.add("robbed", f"job {span.job} lease {lease} {silent:.3f} s after its last heartbeat")
         report.counts[f"attempts {outcomes[0]}"] += 1
         report.counts["cancelled while they ran"] += end.after.status == "cancelled"
-    for (_, job, lease), outcomes in rows.items():
-        report.add("unexplained lease", f"job {job} lease {lease}: a row {outcomes} of an attempt that did not end then")
-
-
-def _interval(text):
-    """An interval below a day, as the server writes it, in seconds. None: the usual timeout; days: a lease without end."""
-    if text is None:
-        return 60
-    if text.endswith("days"):
-        return math.inf
-    hours, minutes, rest = text.split(":")
-    return int(hours) * 3600 + int(minutes) * 60 + float(rest)
 
 
 def _deadlines(world, rules, report):
@@ -281,8 +255,8 @@ def _deadlines(world, rules, report):
             continue
         limits = []
         if not world.is_handled(span):
-            limits.append(("heartbeat", seconds(row.last_heartbeat) + _interval(row.lease_timeout)))
-        longest = _interval(row.max_runtime) if row.max_runtime else rules.max_runtimes.get(row.queue)
+            limits.append(("heartbeat", seconds(row.last_heartbeat) + interval(row.lease_timeout)))
+        longest = interval(row.max_runtime) if row.max_runtime else rules.max_runtimes.get(row.queue)
         if longest is not None:
             limits.append(("max_runtime", seconds(row.started_at) + longest))
         if row.cancel_requested_at:
@@ -295,54 +269,23 @@ def _deadlines(world, rules, report):
 
 
 def _expiry(world, rules, report):
-    """No claim takes a job after its expires_at, no job expires earlier, and no job expires that has been claimed."""
+    """No job expires that has been claimed."""
     claimed = set()
     for step in sorted(world.steps, key=lambda step: (step.change.commit, step.change.place)):
         before, after = step.before, step.after
         if after is None:
             continue
-        due = seconds(before.expires_at) if before and before.expires_at else math.inf
         if after.status == "processing" and before and before.status in WAITING:
             claimed.add(after.id)
-            if seconds(after.started_at) >= due:
-                report.add("expiry", f"job {after.id} was claimed {seconds(after.started_at) - due:.3f} s after its expires_at")
         elif step.expires():
             report.counts["expired"] += 1
-            if step.change.time < due:
-                report.add("expiry", f"job {after.id} expired {due - step.change.time:.3f} s before its expires_at")
             if after.id in claimed:
                 report.add("expiry", f"job {after.id} expired although it had been claimed")
         elif "met" in world.ops.get(step.change.xid, ()) or "enqueue" in world.ops.get(step.change.xid, ()):
             claimed.discard(after.id)   # a replacement may set a new expires_at
 
 
-# Unique keys
-
-def _unique_keys(world, rules, report):
-    holders = defaultdict(set)
-    replaced = set()
-    for step in sorted(world.steps, key=lambda step: (step.change.commit, step.change.place)):
-        job, before, after = step.change.row.id, step.before, step.after
-        if before and before.holds_key:
-            holders[before.queue, before.unique_key].discard(job)
-        if after and after.holds_key:
-            key = after.queue, after.unique_key
-            holders[key].add(job)
-            if len(holders[key]) > 1:
-                # The previous holder may give up the key later in the same transaction, so this is judged when the transaction has
-                # ended.
-                others = [other for other in holders[key] if other != job
-                          and not any(later.change.xid == step.change.xid and not (later.after and later.after.holds_key)
-                                      for later in world.history[other])]
-                if others:
-                    report.add("key doubled", f"job {job} took {key} from {others}")
-        if before and before.holds_key and after and after.status == "processing" and not after.holds_key:
-            replaced.add(job)
-        if after and after.status not in FINISHED and after.unique_key and not after.holds_key and job not in replaced:
-            report.add("key doubled", f"job {job} is {after.status} without its key {after.unique_key}")
-
-
-# Limits
+# Settings
 
 def _settings(world, initial, entries):
     """The settings by subject: entries of (change, subject, value)."""
@@ -353,15 +296,6 @@ def _settings(world, initial, entries):
     return found
 
 
-def _pauses(world, rules, report):
-    paused = _settings(world, False, ((change, change.row.queue, change.row.paused) for change in world.settings))
-    for span, asked in world.claims():
-        change = span.start.change
-        values = paused[change.row.queue].possible(change.place, asked)
-        if all(values):
-            report.add("paused", f"job {span.job} was claimed from {change.row.queue}")
-
-
 def _kinds(world, rules, report):
     """A claim gives a job without its own heartbeat_timeout the timeout of its kind or, if the kind has none, of its queue."""
     timeouts = _settings(world, None, ((change, (change.row.queue, change.row.kind),
@@ -370,66 +304,11 @@ def _kinds(world, rules, report):
         change, row = span.start.change, span.start.after
         if (row.queue, row.kind) not in timeouts or row.heartbeat_timeout is not None or world.is_handled(span):
             continue
-        values = [rules.heartbeat_timeout if value is None else _interval(value)
+        values = [rules.heartbeat_timeout if value is None else interval(value)
                   for value in timeouts[row.queue, row.kind].possible(change.place, asked)]
         report.counts["claims under a setting of their kind"] += rules.heartbeat_timeout not in values
-        if _interval(row.lease_timeout) not in values:
+        if interval(row.lease_timeout) not in values:
             report.add("kind ignored", f"job {span.job} of {row.queue} {row.kind!r} got the timeout {row.lease_timeout}, not {values}")
-
-
-# The parts of a queue to which a limit can apply
-WHOLE, KEY, KIND, NAMED = "", " by key", " by kind", " by name"
-
-
-def _scope(limit):
-    return limit.queue, KIND if limit.by_kind else KEY if limit.key else WHOLE, limit.key
-
-
-def _limits(world, rules, report):
-    entries = [(change, _scope(change.row), change.row.max_running) for change in world.limits]
-    entries += [(change, ("several queues", NAMED, change.row.name), change.row.max_running) for change in world.named_limits]
-    limits = _settings(world, None, entries)
-    running = defaultdict(list)
-    for span, asked in world.claims():
-        change, row = span.start.change, span.start.after
-        scopes = [(row.queue, WHOLE, ""), (row.queue, KIND, row.kind)]
-        if row.concurrency_key is not None:
-            scopes.append((row.queue, KEY, row.concurrency_key))
-        scopes += [("several queues", NAMED, name) for name in world.named_limits_of(row)]
-        for scope in scopes:
-            queue, part, _ = scope
-            values = limits[scope].possible(change.place, asked)
-            if None in values and part in (KEY, KIND):
-                # A key or kind without a limit of its own has the limit for all keys or kinds.
-                values = [value for value in values if value is not None]
-                values += limits[queue, part, "*"].possible(change.place, asked)
-            going = [other for other in running[scope] if other.covers(change)]
-            # Spans that have ended for this transaction may count for another one that writes later, until their commit.
-            running[scope] = [other for other in running[scope]
-                              if other.end is None or other.end.change.commit > change.place] + [span]
-            if None in values:
-                continue
-            held = 1 + _most(going, change)
-            if held > max(values):
-                report.add("limit exceeded", f"job {span.job} runs beside {sorted(other.job for other in going)} of {scope},"
-                           f" limit {max(values)}")
-            name = f"most at once in {queue}{part}"
-            report.counts[name] = max(report.counts[name], held)
-
-
-def _most(spans, change):
-    """The maximum number of these leases, whatever becomes of the transactions that are open when `change` is written."""
-    firm, given_back, taken = 0, Counter(), Counter()
-    for span in spans:
-        begun, end = span.start.change, span.end and span.end.change
-        ending = end is not None and end.place < change.place
-        if begun.commit > change.place and not ending:
-            taken[begun.xid] += 1
-        elif begun.commit < change.place and ending:
-            given_back[end.xid] += 1    # the lease may still count for others, because its end may be rolled back
-        elif not ending:
-            firm += 1
-    return firm + sum(max(given_back[xid], taken[xid]) for xid in given_back.keys() | taken.keys())
 
 
 def _rates(world, rules, report):

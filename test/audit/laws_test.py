@@ -4,12 +4,16 @@ from collections import Counter
 
 import handled
 import laws
+import statuses
 import stories_handled
 import stories_life
 import stories_order
+import stories_tables
 from checker_test import try_stories
 from stories import RULES, Log
 from support import Results
+
+from jobq.audit.life import FINISHED, WAITING
 
 
 def found_in(write):
@@ -37,8 +41,10 @@ def try_totals(results):
 if __name__ == "__main__":
     outcome = Results("laws")
     try_totals(outcome)
-    cases = {**stories_life.CASES, **stories_order.CASES, **stories_handled.CASES}
+    cases = {**stories_life.CASES, **stories_order.CASES, **stories_handled.CASES, **stories_tables.CASES}
     try_stories(outcome, cases, found_in)
+    for phase, mine in (WAITING, statuses.WAITING), (FINISHED, statuses.FINISHED):
+        outcome.equal(phase, set(mine), f"the laws and the server agree on the statuses {sorted(phase)}")
     # The other laws need data that is not in the log: everything.py compares counters, reads totals, and collects errors of
     # clients.
     missing = set(laws.KINDS) - {"counters", "totals", "error"} - set().union(*cases.values())

@@ -22,9 +22,9 @@ class Transaction:
         self.xid = log.xids
         self.written = []
 
-    def write(self, row, deleted=False):
+    def write(self, row, deleted=False, inserted=False):
         self.log.place += 1
-        self.written.append(((self.log.place, 0), row, deleted))
+        self.written.append(((self.log.place, 0), row, deleted, inserted))
         return self
 
     def fact(self, op, job=None, lease=None, client="w0", **detail):
@@ -53,8 +53,8 @@ class Transaction:
         log = self.log
         log.place += 1
         log.time += 0.01
-        log.changes += [Change(place, (log.place, 0), log.time, self.xid, row, deleted)
-                        for place, row, deleted in self.written]
+        log.changes += [Change(place, (log.place, 0), log.time, self.xid, row, deleted, inserted)
+                        for place, row, deleted, inserted in self.written]
 
 
 class Log:

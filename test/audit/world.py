@@ -6,60 +6,18 @@ Nothing is judged here. All comparisons are comparisons of positions in the serv
 from bisect import bisect_left
 from collections import defaultdict
 
-import statuses
-from witness import Attempt, Fact, Job, KindSetting, Limit, NamedLimit, Setting, seconds
+from witness import Attempt, Fact, Job, KindSetting, Limit, NamedLimit, seconds
 
-FINISHED = set(statuses.FINISHED)
-WAITING = set(statuses.WAITING)
-COMPLETES = {"complete", "effect"}   # facts of a client and of a handler in the transaction that completes a job
-EXECUTOR = "backend:executor"   # the worker id of all executors
-SERVER = "the server"   # a transaction without facts: the background worker or jobq_tick()
+from jobq.audit.life import COMPLETES, EXECUTOR, FINISHED, SERVER, WAITING, Settings, Span, Step, array, is_before
 
-
-class Step:
-    """A change of a job from one version to the next."""
-
-    __slots__ = ("before", "after", "change")
-
-    def __init__(self, before, change):
-        self.before = before                                    # Job or None
-        self.after = None if change.deleted else change.row     # Job or None
-        self.change = change
-
-    def statuses(self):
-        return (self.before.status if self.before else None), (self.after.status if self.after else None)
-
-    def expires(self):
-        """Whether jobq cancels the job because no worker has claimed it before its expires_at."""
-        before, after = self.statuses()
-        return before in WAITING and self.before.expires_at is not None and after == "cancelled" and self.after.error == "expired"
-
-
-class Span:
-    """A period from one step to another: it begins when the first is written and ends when the second has been committed."""
-
-    __slots__ = ("job", "start", "end")
-
-    def __init__(self, job, start):
-        self.job = job
-        self.start = start      # Step
-        self.end = None         # Step or None
-
-    def covers(self, change):
-        """Whether the span includes the moment at which `change` is written. For the transaction that ends it, it ends at once."""
-        if self.start.change.place >= change.place:
-            return False
-        if self.end is None:
-            return True
-        end = self.end.change
-        return not (end.commit < change.place or (end.xid == change.xid and end.place < change.place))
+__all__ = ["COMPLETES", "EXECUTOR", "FINISHED", "SERVER", "WAITING", "Settings", "Span", "Step", "World"]
 
 
 class World:
     """The changes, arranged for the laws."""
 
     def __init__(self, changes):
-        self.facts, self.attempts, self.steps, self.settings = [], [], [], []
+        self.facts, self.attempts, self.steps = [], [], []
         self.kinds, self.limits, self.named_limits = [], [], []
         self.ops = defaultdict(set)             # xid: the operations in its facts
         self.told = defaultdict(list)           # xid: its facts
@@ -82,8 +40,6 @@ class World:
                 self.clients[row.client].append(change)
             elif isinstance(row, Attempt):
                 self.attempts.append(change)
-            elif isinstance(row, Setting):
-                self.settings.append(change)
             elif isinstance(row, KindSetting):
                 self.kinds.append(change)
             elif isinstance(row, Limit):
@@ -105,9 +61,9 @@ class World:
 
     def named_limits_of(self, row):
         """The names of the limits that apply to a job. The queues that share a limit do not change during a run."""
-        names = (row.limits or "{}")[1:-1].split(",")
+        names = array(row.limits)
         return sorted({limit.row.name for limit in self.named_limits
-                       if limit.row.name in names and row.queue in limit.row.queues[1:-1].split(",")})
+                       if limit.row.name in names and row.queue in array(limit.row.queues)})
 
     def spans(self, begins, goes_on):
         """The spans of each job, from a step for which begins() holds until a step after which goes_on() does not."""
@@ -143,7 +99,7 @@ class World:
         """The version of a job that is committed, or that its own transaction has written, when `change` is written."""
         state = None
         for step in self.history.get(job, ()):
-            if step.change.commit < change.place or (step.change.xid == change.xid and step.change.place < change.place):
+            if is_before(step.change, change):
                 state = step.after
         return state
 
@@ -163,24 +119,3 @@ class World:
             return change.commit < self.begun[xid]
         seen = self.seen_from(change)
         return bool(seen and asking) and seen[1] < min(seconds(fact.row.asked) for fact in self.told[xid])
-
-
-class Settings:
-    """The values that something had, and which of them a statement may have seen."""
-
-    def __init__(self, initial):
-        self.values = [((0, 0), initial, None)]    # (commit, value, when it was certainly in force, in seconds, or None)
-
-    def add(self, change, value, in_force):
-        self.values.append((change.commit, value, in_force))
-        self.values.sort(key=lambda entry: entry[0])
-
-    def possible(self, place, asked):
-        """The values that may have applied to a statement that reached the server at `asked` and wrote at position `place`."""
-        found = []
-        for commit, value, in_force in reversed(self.values):
-            if commit < place:
-                found.append(value)
-                if in_force is not None and asked is not None and in_force < asked:
-                    break
-        return found

@@ -1,0 +1,74 @@
+"""The law of groups: a group never has two active jobs, and no job of a halted group runs while its head is failed."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from .book import Book, Transaction
+from .life import FINISHED, Span, Step
+from .rows import Change, Job
+
+Group = Tuple[str, Optional[str]]
+
+
+class Groups:
+    def __init__(self, book: Book) -> None:
+        self.book = book
+        self.heads: Dict[int, Tuple[Group, Span]] = {}   # job: its group, and the time since it is the head
+        self.groups: Dict[Group, List[Span]] = {}        # heads, and former heads that an open transaction may still have seen
+
+    def is_head(self, job: Optional[Job]) -> bool:
+        """In a queue whose groups halt, a failed job stays the head until a skip moves it to the dead letter queue."""
+        if job is None or job.group_key is None:
+            return False
+        return job.status not in FINISHED and job.status != "blocked" or job.status == "failed" and self.book.knowledge.is_halted(job)
+
+    def begin(self, changes: Sequence[Change], spans: Sequence[Span]) -> None:
+        for change in changes:
+            if isinstance(change.row, Job) and self.is_head(change.row):
+                self._start(change.row, Span(change.row.id, Step(None, change)))
+
+    def judge(self, transaction: Transaction) -> None:
+        begun = []
+        for step in transaction.steps:
+            job = step.change.row.id
+            goes_on = self.is_head(step.after)
+            if job in self.heads and not goes_on:
+                self.heads.pop(job)[1].end = step
+            elif job not in self.heads and goes_on and step.after is not None:
+                span = Span(job, step)
+                begun.append((self._start(step.after, span), span))
+        for group, span in begun:
+            # A job that was the head only inside one transaction was never visible. For example, jobq_redrive moves and then retries it.
+            if span.end is None or span.end.change.commit != span.start.change.commit:
+                self._judge(group, span)
+            else:
+                self.groups[group].remove(span)
+
+    def _start(self, job: Job, span: Span) -> Group:
+        group = job.queue, job.group_key
+        self.heads[job.id] = group, span
+        self.groups.setdefault(group, []).append(span)
+        return group
+
+    def _judge(self, group: Group, span: Span) -> None:
+        for other in self.groups[group]:
+            if other is span:
+                continue
+            first, second = sorted((other, span), key=lambda one: one.start.change.place)
+            if not first.covers(second.start.change):
+                continue
+            assert second.start.after is not None
+            halted = self.book.jobs.get(first.job)
+            halts = halted is not None and halted.row.status == "failed" and halted.commit < second.start.change.place
+            self.book.report(
+                "halt ignored" if halts else "group crowded", second.job,
+                f"job {second.job} of {group} became {second.start.after.status} while job {first.job} was"
+                f" {'failed and halted the group' if halts else 'active'}", second.start.change, first.start.change)
+
+    def forget(self) -> None:
+        horizon = self.book.horizon
+        for group, spans in list(self.groups.items()):
+            spans[:] = [span for span in spans if span.end is None or span.end.change.commit >= horizon]
+            if not spans:
+                del self.groups[group]
