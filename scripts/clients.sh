@@ -39,7 +39,7 @@ JOBQ_SERVER_PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.
 printf '%s\n' 'local all all trust' 'host all all 127.0.0.1/32 scram-sha-256' >"$SCRATCH/hba.conf"
 scratch_give "$SCRATCH/clients" "$SCRATCH/hba.conf"
 
-scratch_server server "shared_preload_libraries = 'jobq'" "hba_file = '$SCRATCH/hba.conf'" "listen_addresses = '127.0.0.1'" \
+scratch_server server "shared_preload_libraries = 'jobq'" 'wal_level = logical' "hba_file = '$SCRATCH/hba.conf'" "listen_addresses = '127.0.0.1'" \
     "port = $JOBQ_SERVER_PORT" "max_connections = 300" "jobq.cancel_grace = '1 h'" \
     "fsync = $([ "${SPEED-}" = 1 ] && echo on || echo off)"
 export PGPORT=$JOBQ_SERVER_PORT JOBQ_PASSWORD JOBQ_SERVER_PORT JOBQ_SERVER_DATA=$SCRATCH/server

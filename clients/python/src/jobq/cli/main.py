@@ -9,13 +9,13 @@ from typing import Optional, Sequence
 
 import psycopg
 
-from . import change, completion, doctor, jobs, stats, tail, top, work
+from . import audit, change, completion, doctor, jobs, stats, tail, top, work
 from .command import Commands
 from .database import message_of
 from .problem import Problem, complain
 
 INTERRUPTED, PIPE_CLOSED = 130, 141   # as a shell reports SIGINT and SIGPIPE
-MODULES = (stats, top, jobs, change, tail, work, doctor, completion)
+MODULES = (stats, top, jobs, change, tail, work, doctor, audit, completion)
 
 
 def make_parser() -> argparse.ArgumentParser:
