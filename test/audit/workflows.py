@@ -3,7 +3,8 @@
 Six workers run flows, three run their children, and two signallers race to send each signal. All of them die at random: they kill
 themselves between any two statements, they are killed with SIGKILL, and their sessions are terminated. Some fall silent and continue
 with a lost lease. Sometimes a backend is killed with SIGKILL, so that the server crashes and recovers. An observer checks whether a
-waiting job holds anything. Then the faults end, and all flows must complete. workflow_laws.py judges the result.
+waiting job holds anything. Then `jobq audit` joins, in the middle of all flows, and must find nothing. Finally, the faults end, and all
+flows must complete. workflow_laws.py judges the result.
 
 JOBQ_AUDIT_SECONDS=n is the duration of the faults (default 30). JOBQ_AUDIT_SEED=n repeats the random choices, but not their timing. With
 JOBQ_AUDIT_EXPECT=law, for a library with a planted defect, it passes only if that law is broken.
@@ -18,6 +19,7 @@ from datetime import datetime, timedelta, timezone
 
 import psycopg
 
+import auditor
 from support import Results, connect, scratch_database
 from workflow_laws import KINDS, Plan, Run, judge, sent_event
 
@@ -27,6 +29,7 @@ FLOW_WORKERS, PART_WORKERS, SIGNALLERS = 6, 3, 2
 LIMIT = 4               # of concurrent flows; fewer than workers
 UNFINISHED = 60         # flows in progress
 CRASHES = 3
+AUDITED = 10            # seconds in which `jobq audit` follows the flows, after the last crash, which would end its connection
 PATIENCE = 90           # seconds without progress before a flow counts as asleep
 IMPATIENCE = 15         # the same if a sleeping flow is expected
 SILENCE = 1.5           # longer than the heartbeat timeout
@@ -338,7 +341,15 @@ def play(results, seconds, longest, seed, patience):
                     stage.crash(observer)
                 observer.look()
                 time.sleep(0.02)
-            drain(stage, observer, patience)
+            with auditor.beside(database) as audit:
+                joined = time.monotonic()
+                while time.monotonic() - joined < AUDITED:
+                    stage.keep_alive()
+                    stage.keep_busy(observer)
+                    stage.disturb(observer)
+                    observer.look()
+                    time.sleep(0.02)
+                drain(stage, observer, patience)
         finally:
             stage.end()
         with connect(database) as conn:
@@ -347,7 +358,8 @@ def play(results, seconds, longest, seed, patience):
     results.note(f"seed {seed}: {len(run.flows)} flows, {len(run.effects)} effects, {len(run.told)} answers, {len(run.children)} children,"
                  f" {len(run.sent)} signals; {stage.killed} clients killed, {stage.terminated} sessions terminated, {stage.crashed} crashes,"
                  f" {lost} attempts lost, {observer.looks} looks")
-    return run, stage, lost
+    results.note(f"jobq audit, status {audit.status}: {audit.said.strip()}")
+    return run, stage, lost, audit
 
 
 def main():
@@ -355,7 +367,7 @@ def main():
     expected = os.environ.get("JOBQ_AUDIT_EXPECT")
     seconds = float(os.environ.get("JOBQ_AUDIT_SECONDS", "30"))
     seed = int(os.environ.get("JOBQ_AUDIT_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
-    run, stage, lost = play(results, seconds, seconds if expected else 10 * seconds, seed, IMPATIENCE if expected else PATIENCE)
+    run, stage, lost, audit = play(results, seconds, seconds if expected else 10 * seconds, seed, IMPATIENCE if expected else PATIENCE)
     found = judge(run)
     for kind, entries in found.items():
         for entry in entries[:5]:
@@ -369,6 +381,7 @@ def main():
     results.check(len(run.flows) == stage.flows and stage.flows > UNFINISHED, "flows came and went", f"{len(run.flows)} of {stage.flows}")
     results.check(stage.killed > 0 and lost > 0, "clients were killed, and attempts lost with them", f"{stage.killed}, {lost}")
     results.check(stage.crashed > 0, "the server crashed")
+    results.equal((audit.status, audit.reports[:3]), (0, []), "jobq audit, which joined after the last crash, has found nothing")
     for wait, state in ANSWERS:
         results.check(any(step == wait and answer.startswith(state) for _, step, answer in run.told), f"some flows were told: {wait}, {state}")
     results.finish()
