@@ -13,12 +13,13 @@ import library
 from support import wait_until
 
 BEGUN = "the audit has begun"
-MOMENT = 60     # seconds: how long it may take to begin, and to judge the last changes, on a busy machine
+MOMENT = 300     # seconds: how long it may take to begin, and to judge the last changes, on a busy machine
 
 
 class Audit:
     """What a run of the program has reported. The fields are set when it has ended."""
 
+    pid = None
     found = Counter()       # law: number of violations
     reports = ()            # the reports, as objects of JSON
     status = None           # the exit status
@@ -26,16 +27,17 @@ class Audit:
 
 
 @contextmanager
-def beside(database):
+def beside(database, *options):
     audit = Audit()
     environment = {**os.environ, "PYTHONPATH": library.SOURCE, "PYTHONDONTWRITEBYTECODE": "1"}
     with tempfile.TemporaryFile("w+") as reports, tempfile.TemporaryFile("w+") as messages:
         # The child gets the signal only from us, not from the terminal.
-        child = subprocess.Popen([sys.executable, "-m", "jobq", "audit", "--json", "--interval", "1", "--dsn", f"dbname={database}"],
+        child = subprocess.Popen([sys.executable, "-m", "jobq", "audit", "--json", "--interval", "1", "--dsn", f"dbname={database}", *options],
                                  env=environment, stdout=reports, stderr=messages, start_new_session=True)
         try:
             if not wait_until(lambda: child.poll() is not None or BEGUN in _text(messages), MOMENT):
                 raise RuntimeError(f"jobq audit does not begin: {_text(messages)}")
+            audit.pid = child.pid
             yield audit
             child.send_signal(signal.SIGINT)
             audit.status = child.wait(MOMENT)

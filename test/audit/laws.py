@@ -6,7 +6,6 @@ another one writes after its commit. Clocks, all of them those of the server, on
 A violation is an entry in the list of its kind; with a correct library all lists are empty.
 """
 
-import math
 import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field

@@ -5,6 +5,8 @@ test/audit/laws_test.py in the source tree tests each law. The tests need a serv
 import json
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -21,6 +23,7 @@ import jobq
 from jobq.audit import metrics, slot
 from jobq.audit.laws import LAWS, Auditor
 from jobq.audit.life import array, interval, seconds
+from jobq.audit.pgoutput import Reader
 from jobq.audit.rows import START, UNCHANGED, Attempt, Change, Edge, Job, Limit, Setting
 from support import LIMIT, Base
 
@@ -147,6 +150,18 @@ class ValuesTest(unittest.TestCase):
         for xid, is_shown in ((1, True), (2, False), (3, True), (7, False), (9, True), (10, False), (0xffffffff, True)):
             self.assertEqual(shown.shows(xid), is_shown, xid)
         self.assertFalse(slot._Snapshot(f"{(3 << 32) - 9}:{(3 << 32) - 5}:").shows(3), "a transaction of the next epoch")
+
+    def test_a_change_of_a_key_is_a_deletion_and_a_new_row(self):
+        def row(*values):
+            return struct.pack("!h", len(values)) + b"".join(b"n" if value is None else b"t" + struct.pack("!i", len(value)) + value for value in values)
+
+        reader = Reader()
+        names = b"".join(b"\1" + name + b"\0" + bytes(8) for name in (b"job_id", b"kind", b"target", b"on_failure"))
+        for message in (b"R" + struct.pack("!I", 7) + b"jobq\0edges\0d" + struct.pack("!h", 4) + names, b"B" + struct.pack("!qqI", 9, 0, 5),
+                        b"U" + struct.pack("!I", 7) + b"K" + row(b"2", b"depends", b"1", None) + b"N" + row(b"2", b"depends", b"8", b"run")):
+            self.assertEqual(reader.read(1, message), [])
+        changes = reader.read(1, b"C" + struct.pack("!bqqq", 0, 9, 9, 0))
+        self.assertEqual([(change.row, change.deleted) for change in changes], [(Edge(2, "depends", 1), True), (Edge(2, "depends", 8, "run"), False)])
 
     def test_metrics(self):
         text = metrics.text('a"b', dict.fromkeys(LAWS, 0), dict.fromkeys(metrics.FAMILIES, 1.5))
@@ -333,7 +348,6 @@ class ProgramTest(Base):
     def test_metrics(self):
         with tempfile.TemporaryDirectory() as directory:
             file = Path(directory) / "jobq.prom"
-            import socket
             with socket.create_server(("127.0.0.1", 0)) as free:
                 port = free.getsockname()[1]
             process = self.start("--metrics-file", str(file), "--metrics-port", f"127.0.0.1:{port}")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, Optional, Sequence, Tuple
 
 from .book import Book, Transaction
-from .life import FINISHED, Span, Step
+from .life import FINISHED, Held, Span, Step
 from .rows import Change, Job
 
 Group = Tuple[str, Optional[str]]
@@ -15,7 +15,7 @@ class Groups:
     def __init__(self, book: Book) -> None:
         self.book = book
         self.heads: Dict[int, Tuple[Group, Span]] = {}   # job: its group, and the time since it is the head
-        self.groups: Dict[Group, List[Span]] = {}        # heads, and former heads that an open transaction may still have seen
+        self.groups: Dict[Group, Held] = {}
 
     def is_head(self, job: Optional[Job]) -> bool:
         """In a queue whose groups halt, a failed job stays the head until a skip moves it to the dead letter queue."""
@@ -34,7 +34,9 @@ class Groups:
             job = step.change.row.id
             goes_on = self.is_head(step.after)
             if job in self.heads and not goes_on:
-                self.heads.pop(job)[1].end = step
+                group, span = self.heads.pop(job)
+                span.end = step
+                self.groups[group].end(job)
             elif job not in self.heads and goes_on and step.after is not None:
                 span = Span(job, step)
                 begun.append((self._start(step.after, span), span))
@@ -43,18 +45,16 @@ class Groups:
             if span.end is None or span.end.change.commit != span.start.change.commit:
                 self._judge(group, span)
             else:
-                self.groups[group].remove(span)
+                self.groups[group].ended.remove(span)
 
     def _start(self, job: Job, span: Span) -> Group:
         group = job.queue, job.group_key
         self.heads[job.id] = group, span
-        self.groups.setdefault(group, []).append(span)
+        self.groups.setdefault(group, Held()).begin(span)
         return group
 
     def _judge(self, group: Group, span: Span) -> None:
-        for other in self.groups[group]:
-            if other is span:
-                continue
+        for other in self.groups[group].others(span, span.start.change.place):
             first, second = sorted((other, span), key=lambda one: one.start.change.place)
             if not first.covers(second.start.change):
                 continue
@@ -67,8 +67,6 @@ class Groups:
                 f" {'failed and halted the group' if halts else 'active'}", second.start.change, first.start.change)
 
     def forget(self) -> None:
-        horizon = self.book.horizon
-        for group, spans in list(self.groups.items()):
-            spans[:] = [span for span in spans if span.end is None or span.end.change.commit >= horizon]
-            if not spans:
+        for group, held in list(self.groups.items()):
+            if held.forget(self.book.horizon):
                 del self.groups[group]

@@ -7,6 +7,7 @@ transaction writes after its commit, so this order is exact.
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Dict, FrozenSet, List, Optional, Set, Tuple
@@ -53,8 +54,8 @@ for _end in FINISHED:
 for _waits in WAITING:
     TRANSITIONS[_waits, None] = frozenset({"delete"})
 TRANSITIONS["failed", "cancelled"] = frozenset({"cancel"})    # the head of a halted group
-# Jobs that sleep, or that await signals or other jobs, in durable steps. Random runs of all features do not use steps.
-WAITS_IN_STEPS = {("processing", "blocked"), ("scheduled", "blocked")}
+# What else jobq does, but not in the random runs of the tests: jobs wait in durable steps, and plain SQL adds dependencies to waiting jobs.
+OTHER_TRANSITIONS = {("processing", "blocked"), ("pending", "blocked"), ("scheduled", "blocked")}
 
 
 class Step:
@@ -100,6 +101,42 @@ class Span:
         return self.start.after.lease if self.start.after else None
 
 
+class Held:
+    """The spans that concern one thing, such as a limit: those that go on, and those that have ended but not for every transaction."""
+
+    def __init__(self) -> None:
+        self.current: Dict[int, Span] = {}
+        self.ended: List[Span] = []   # in the order of the commits that ended them
+        self.newest: Place = START
+
+    def begin(self, span: Span) -> None:
+        if span.end is None:
+            self.current[span.job] = span
+        else:
+            self.ended.append(span)
+
+    def end(self, job: int) -> None:
+        span = self.current.pop(job, None)
+        if span is not None:
+            self.ended.append(span)
+
+    def others(self, span: Span, place: Place) -> List[Span]:
+        """The other spans that may include a moment at or after `place`."""
+        found = [other for other in self.current.values() if other is not span]
+        for other in reversed(self.ended):
+            if other.end is not None and other.end.change.commit < place:
+                break
+            if other is not span:
+                found.append(other)
+        return found
+
+    def forget(self, horizon: Place) -> bool:
+        """Returns whether nothing is left."""
+        if self.ended and self.ended[0].end and self.ended[0].end.change.commit < horizon:
+            self.ended = [span for span in self.ended if span.end and span.end.change.commit >= horizon]
+        return not self.current and not self.ended
+
+
 def is_before(at: Change, change: Change) -> bool:
     """Whether the transaction that wrote `change` could see the change `at` when it wrote."""
     return at.commit < change.place or (at.xid == change.xid and at.place < change.place)
@@ -138,13 +175,13 @@ class Recent:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.values: Dict[Any, Any] = {}
+        self.values: OrderedDict[Any, Any] = OrderedDict()   # finds its oldest key faster than a dict whose oldest keys have been deleted
 
     def add(self, key: Any, value: Any = True) -> None:
         self.values.pop(key, None)
         self.values[key] = value
         if len(self.values) > self.most:
-            del self.values[next(iter(self.values))]
+            self.values.popitem(last=False)
 
     def discard(self, key: Any) -> None:
         self.values.pop(key, None)

@@ -9,21 +9,12 @@ from collections import Counter
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from .book import Book, Transaction
-from .life import REMEMBERED, Settings, Span, array
-from .rows import START, Change, Job, Limit, NamedLimit, Place
+from .life import REMEMBERED, Held, Settings, Span, array
+from .rows import Change, Job, Limit, NamedLimit, Place
 
 # The parts of a queue to which a limit can apply
 WHOLE, KEY, KIND, NAMED = "", " by key", " by kind", " by name"
 Scope = Tuple[str, str, str]
-
-
-class Held:
-    """The leases that count toward a limit: those that are held, and those that have ended but not for every open transaction."""
-
-    def __init__(self) -> None:
-        self.current: Dict[int, Span] = {}
-        self.ended: List[Span] = []
-        self.newest: Place = START
 
 
 class Limits:
@@ -48,9 +39,8 @@ class Limits:
                 self._set(change, self.book.knowledge.in_force(change))
         for span in transaction.ended:
             for scope in self.scopes(span):
-                held = self.held.get(scope)
-                if held is not None and held.current.pop(span.job, None) is not None:
-                    held.ended.append(span)
+                if scope in self.held:
+                    self.held[scope].end(span.job)
         fresh = []
         for span in transaction.begun:
             for scope in self.scopes(span):
@@ -60,7 +50,7 @@ class Limits:
             self._judge(scope, span)
             if self.held[scope].newest > span.start.change.place:
                 # Claims that were written later but were committed earlier, so that they were judged without this lease
-                for other in self._others(scope, span):
+                for other in self.held[scope].others(span, span.start.change.place):
                     if other.start.change.place > span.start.change.place:
                         self._judge(scope, other)
             self.held[scope].newest = max(self.held[scope].newest, span.start.change.place)
@@ -109,15 +99,7 @@ class Limits:
                     yield "several queues", NAMED, name
 
     def _hold(self, scope: Scope, span: Span) -> None:
-        held = self.held.setdefault(scope, Held())
-        if span.end is None:
-            held.current[span.job] = span
-        else:
-            held.ended.append(span)
-
-    def _others(self, scope: Scope, span: Span) -> List[Span]:
-        held = self.held[scope]
-        return [other for other in (*held.current.values(), *held.ended) if other is not span]
+        self.held.setdefault(scope, Held()).begin(span)
 
     def values(self, scope: Scope, row: Job, place: Place, asked: Optional[float]) -> List[Any]:
         """The limits that the claim may have seen; None: no limit."""
@@ -140,7 +122,7 @@ class Limits:
             return
         if len(held.current) + len(held.ended) <= max(values) and self.most[scope[0] + scope[1]] >= len(held.current):
             return
-        going = [other for other in self._others(scope, span) if other.covers(change)]
+        going = [other for other in held.others(span, change.place) if other.covers(change)]
         count = 1 + most(going, change)
         self.most[scope[0] + scope[1]] = max(self.most[scope[0] + scope[1]], count)
         if count > max(values):
@@ -148,10 +130,8 @@ class Limits:
                              f" limit {max(values)}", change, *(other.start.change for other in going[:20]))
 
     def forget(self) -> None:
-        horizon = self.book.horizon
         for scope, held in list(self.held.items()):
-            held.ended = [span for span in held.ended if span.end and span.end.change.commit >= horizon]
-            if not held.ended and not held.current:
+            if held.forget(self.book.horizon):
                 del self.held[scope]
 
 

@@ -52,17 +52,19 @@ class Reader:
         number, = struct.unpack_from("!I", message, 1)
         make, names = self.tables[number]
         at = 5
-        deleted = kind == b"D"
-        if message[at:at + 1] in b"KO":
-            values, end = _tuple(message, at + 1)
-            if not deleted:
-                values, _ = _tuple(message, end + 1)
-        else:
-            values, _ = _tuple(message, at + 1)
+        what = message[at:at + 1]   # N: the new row; before it, if the key has changed, K: the old key, or O: the old row
+        values, end = _tuple(message, at + 1)
+        if what == b"K" and kind == b"U":
+            self._add(lsn, make, names, values, True, False)
+        if kind == b"U" and what in b"KO":
+            values, _ = _tuple(message, end + 1)
+        self._add(lsn, make, names, values, kind == b"D", kind == b"I")
+
+    def _add(self, lsn: int, make: Any, names: List[str], values: List[Any], deleted: bool, inserted: bool) -> None:
         wanted = make._fields
         fields = {name: value_of(name, value) for name, value in zip(names, values) if name in wanted}
         self.number += 1
-        self.open.append(((lsn, self.number), make(**fields), deleted, kind == b"I"))
+        self.open.append(((lsn, self.number), make(**fields), deleted, inserted))
 
 
 def _tuple(message: bytes, at: int) -> Tuple[List[Any], int]:

@@ -35,6 +35,9 @@ class Poll:
     def open(self) -> None:
         prepare(self.connection)
 
+    def end(self) -> None:
+        """Each poll reads the current state."""
+
     def close(self, connection: psycopg.Connection[Any]) -> None:
         """There is nothing to drop."""
 

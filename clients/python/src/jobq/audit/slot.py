@@ -8,7 +8,7 @@ The slot ends with the connection.
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import psycopg
 from psycopg import sql
@@ -36,7 +36,7 @@ SELECT pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), s.restart_lsn
 FROM pg_catalog.pg_replication_slots s WHERE s.slot_name = %s AND s.restart_lsn IS NOT NULL"""
 CHANGES = """
 SELECT (lsn - '0/0')::bigint, data
-FROM pg_catalog.pg_logical_slot_get_binary_changes(%s, NULL, %s, 'proto_version', '1', 'publication_names', %s)"""
+FROM pg_catalog.pg_logical_slot_get_binary_changes(%s, %s, %s, 'proto_version', '1', 'publication_names', %s)"""
 SNAPSHOT = {
     "jobs": "status <= 'processing' OR _group_active IS NOT NULL", "queue_settings": "true", "limit_settings": "true",
     "named_limit_settings": "true", "batch_settings": "finished_at IS NULL", "schedule_settings": "true"}
@@ -59,6 +59,7 @@ class Slot:
         self.retained = 0
         self.horizon: Place = START
         self.exhausted = False   # the last call has read all changes that were committed
+        self._upto: Optional[str] = None   # LSN at which the audit ends
         self._seen = _Snapshot("1:1:")
 
     # The beginning
@@ -133,13 +134,18 @@ class Slot:
 
     def read(self) -> Iterator[List[Change]]:
         """Returns the transactions that were committed since the last call, in the order of their commits."""
-        rows = self.connection.execute(CHANGES, (self.name, CHUNK, ",".join(self.publications)), binary=True).fetchall()
+        rows = self.connection.execute(CHANGES, (self.name, self._upto, CHUNK, ",".join(self.publications)), binary=True).fetchall()
         self.exhausted = len(rows) < CHUNK
         for lsn, message in rows:
             changes = self.reader.read(lsn, message)
             if changes and not self._seen.shows(changes[0].xid):
                 yield changes
         self._measure()
+
+    def end(self) -> None:
+        """Later calls of read() return only what has been committed until now, so that the audit ends also if it cannot keep up."""
+        if self._upto is None:
+            self._upto = self.connection.execute("SELECT pg_catalog.pg_current_wal_lsn()::text").fetchone()[0]  # type: ignore[index]
 
     def _measure(self) -> None:
         row = self.connection.execute(RETAINED, (self.name,)).fetchone()

@@ -108,7 +108,9 @@ class Audit:
         complain("the audit has begun")
         is_last = False
         while not is_last or not self.source.exhausted:
-            is_last = self.stop.is_set() or time.monotonic() >= self.until   # before the read, which then includes the last moment
+            is_last = is_last or self._is_over()
+            if is_last:
+                self.source.end()
             began = time.monotonic()
             for changes in self.source.read():
                 self.auditor.read(changes)
@@ -202,11 +204,17 @@ class Audit:
 
 @contextlib.contextmanager
 def _signals(stop: threading.Event) -> Iterator[None]:
-    """Ends the audit, with its summary, at SIGINT and SIGTERM."""
+    """Ends the audit, with its summary, at SIGINT and SIGTERM. A second signal ends it at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def handle(*_: object) -> None:
+        if stop.is_set():   # the second signal
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
