@@ -84,11 +84,12 @@ void give_slots(Life *life, const Event &event) {
     if (event.slot_seq) life->slot_seq = std::max(life->slot_seq.value_or(INT64_MIN), *event.slot_seq);
 }
 
-void complete(Life *life) {
+void complete(Life *life, const Event &event) {
     life->status = JobStatus::Completed;
     // Stores the lease in completed_lease, so that a late heartbeat can be recognized as coming from the worker that
-    // has completed the job.
-    life->completed_lease = life->lease;
+    // has completed the job. Stores the lease of the report instead of the job's lease, so that `jobq audit` can check
+    // in the WAL that they were equal.
+    life->completed_lease = event.lease;
     life->has_result = false;
 }
 
@@ -250,7 +251,7 @@ void happen(Life *life, const Event &event) {
             life->last_heartbeat = event.now;
             return;
         case EventKind::Completed:
-            return complete(life);
+            return complete(life, event);
         case EventKind::Failed:
             return fail(life, after_failure(life->attempts, life->max_attempts, event.wants_retry, asked), event);
         case EventKind::Released:

@@ -147,7 +147,7 @@ struct Event {
     OptInt64 deadline = {};       // Waited: when the wait times out; none: never
     OptInt64 last_step = {};      // StepSaved, Waited: the saved step; Retried: the last step that is kept
     bool rescue_indexed = false;  // Claimed: the job is added to the rescue's index immediately
-    std::int64_t lease = 0;       // Claimed
+    std::int64_t lease = 0;       // Claimed; Completed: the lease in the worker's report
     Micros timeout = 0;           // Claimed
     Micros max_runtime = 0;       // Claimed; 0: unlimited
     OptInt64 queue_slot = {}, key_slot = {}, kind_slot = {};     // Claimed, SlotsGiven

@@ -196,7 +196,9 @@ void complete_jobs(HeldJob *held, int count, const QueueScope *scope, TimestampT
     Deleted gone = {};
     Endings endings = {};
     change_held(held, count, scope, [&](JobsTable *jobs, const JobState &before, HeldJob *job) {
-        core::Life after = core::after_event(before.life, {core::EventKind::Completed, now});
+        core::Event event = {core::EventKind::Completed, now};
+        event.lease = job->lease;
+        core::Life after = core::after_event(before.life, event);
         job->status = after.status;
         // A member of a batch is deleted by delete_jobs_and_attempts(), which counts it.
         const bool unkept = settings_for(*find_queue(before.queue), before.kind).keep_completed == 0 &&

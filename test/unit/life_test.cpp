@@ -96,9 +96,11 @@ TEST(Life, AClaimCountsAnAttemptAndGivesALease) {
     EXPECT_EQ(after_event(job_in(kPending), claim).lease_timeout, kHour);
 }
 
-TEST(Life, ACompletionRemembersItsLease) {
-    const Life after = after_event(job_in(kRunning), event_of(EventKind::Completed));
-    EXPECT_EQ(after.completed_lease, kLease);
+TEST(Life, ACompletionRemembersTheLeaseOfTheReport) {
+    Event completion = event_of(EventKind::Completed);
+    completion.lease = kLease + 7;
+    const Life after = after_event(job_in(kRunning), completion);
+    EXPECT_EQ(after.completed_lease, kLease + 7);
     EXPECT_EQ(after.finished_at, kNow);
 }
 
