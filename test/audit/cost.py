@@ -18,7 +18,7 @@ import threading
 from contextlib import nullcontext
 
 import auditor
-from support import connect, scratch_database
+from support import connect, scratch_database, wait_until
 
 CLIENTS = 4
 BATCH = 10
@@ -70,12 +70,18 @@ def measured(database, seconds, rate, audited, costs):
     with connect(database) as conn, (auditor.beside(database, "--interval", "5") if audited else nullcontext()) as audit:
         watching = threading.Thread(target=watch, args=(conn, ended, seen))
         watching.start()
+        start = cpu(audit.pid) if audited else 0    # of Python and its modules
         speed = load(database, seconds, rate)
+        if audited:
+            conn.execute("CREATE TABLE the_end ()")
+            end = conn.execute("SELECT pg_current_wal_lsn()").fetchone()[0]
+            wait_until(lambda: conn.execute("SELECT confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots WHERE temporary"
+                                            " AND database = current_database()", (end,)).fetchone()[0], auditor.MOMENT)
         ended.set()
         watching.join()
         jobs = speed * seconds / 1000
         if audited:
-            costs.append((seen["reader"] / jobs, cpu(audit.pid) / jobs, memory(audit.pid), seen["retained"] / 2**20))
+            costs.append((seen["reader"] / jobs, (cpu(audit.pid) - start) / jobs, memory(audit.pid), seen["retained"] / 2**20))
     if audited:
         print(audit.said.strip(), flush=True)
     return speed, sum(seen["clients"].values()) / jobs

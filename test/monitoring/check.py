@@ -20,8 +20,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "audit"))
 
+import library  # noqa: F401
 import yaml
 
+from jobq.audit.metrics import FAMILIES
 from support import Results, connect, scratch_database, wait_until
 
 MONITORING = Path(__file__).resolve().parent.parent.parent / "monitoring"
@@ -265,6 +267,7 @@ def value_of(port, expression):
 def check_expressions(results, conn, port):
     """Prometheus can parse each expression, and each metric in it is a metric of jobq."""
     names = {name for name, _ in told(conn)} | {row[0] for row in conn.execute("SELECT name FROM jobq.metric_families()")}
+    names |= set(FAMILIES)
     for label, expression in expressions():
         answer = json.loads(ask(port, "/api/v1/query", query=expression) or "{}")
         results.equal(answer.get("status"), "success", f"{label}: Prometheus can evaluate it")

@@ -92,9 +92,11 @@ find_with_fuzz() {
     fuzz_server
     JOBQ_FUZZ_PARTS=$test.py JOBQ_FUZZ_EXPECT=$expected JOBQ_FUZZ_CALLS=2500 in_source test/fuzz/run.sh
 }
-# The promotions of standbys must find this defect, too.
+# jobq audit, which runs next to everything.py, and the promotions of standbys must find this defect, too.
 find_with_leases() {
     local failed=0
+    find_with_audit || failed=1
+    test=everything expected='stale lease accepted'
     find_with_audit || failed=1
     scratch_give "$SCRATCH/promoted"
     JOBQ_CHAOS_EXPECT=caught JOBQ_FAILOVERS=1 in_source "${PYTHON:-/usr/bin/python3}" -B test/chaos/failover.py "$SCRATCH/promoted" || failed=1
