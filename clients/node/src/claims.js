@@ -146,7 +146,7 @@ export class Claims {
             await this.#absent(() => sleep(pause, this.#stopping.signal));
             return;
         }
-        await this.#absent(() => this.#sleepInServer(room));
+        if (this.hand.room() > 0) await this.#absent(() => this.#sleepInServer(room));     // setSlots(0) may have come during the claim
     }
 
     async #sleepInServer(room) {

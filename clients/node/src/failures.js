@@ -38,7 +38,7 @@ export function failuresOf({ errorDetails, onError, log }) {
 function detailsOf(error, errorDetails) {
     const stacks = [...new Set(causes(error))].filter((cause) => typeof cause.stack === 'string').map(({ stack }) => stack);
     const all = { class: typeOf(error), ...(stacks.length ? { stack: stacks.join('\nCaused by: ') } : {}) };
-    const details = errorDetails === true ? all : errorDetails(all);
+    const details = errorDetails === true ? all : errorDetails(all, error);
     return details === undefined || details === null ? undefined : bounded(details);
 }
 

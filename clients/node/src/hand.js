@@ -50,6 +50,7 @@ export class Hand {
     /** Returns how many jobs a claim may take, if it sends the completions that are to be sent with the next claim. */
     room() {
         this.#leftOut.clear();
+        if (this.slots === 0) return 0;
         const room = this.slots + this.prefetch - this.load.held.all + this.load.done.all;
         return this.queues && !this.slotsOfPatterns ? Math.min(room, [...this.rooms().values()].reduce((sum, one) => sum + one, 0)) : room;
     }
@@ -111,7 +112,7 @@ export class Hand {
             this.load.held.add(attempt.row.queue, 1);
         }
         this.#prefetched.push(...attempts);
-        if (stopping) this.releasePrefetched();
+        if (stopping || this.slots === 0) this.releasePrefetched();
         else this.#startPrefetched();
     }
 
@@ -120,6 +121,13 @@ export class Hand {
         const attempts = this.#prefetched.splice(0);
         for (const attempt of attempts) attempt.outcome = release();
         this.reports.add(attempts);
+    }
+
+    /** Changes the number of handlers that may run. With 0, gives back the jobs whose handlers have not started. */
+    setSlots(slots) {
+        this.slots = slots;
+        if (slots === 0) this.releasePrefetched();
+        this.loadChanged();
     }
 
     /** Called when no claim can send completions. They are then sent over the heartbeat connection. */

@@ -2,6 +2,7 @@
 import { Claims } from './claims.js';
 import { configurationOf, sqlstate } from './connection.js';
 import { newDue } from './due.js';
+import { OptionError } from './errors.js';
 import { failuresOf } from './failures.js';
 import { Hand } from './hand.js';
 import { HeartbeatPort } from './heartbeat_port.js';
@@ -19,7 +20,7 @@ import { SlotConnections } from './slots.js';
 import { HEARTBEAT_MANY, WAKE } from './statements.js';
 import { sleep, within } from './timing.js';
 import { ended, processing } from './tracing.js';
-import { messageOf, types } from './values.js';
+import { messageOf, shown, types } from './values.js';
 
 const LAST_LOOK = 1;        // seconds in which handlers may notice that the worker stops
 const LAST_REPORTS = 4;     // seconds in which the last reports must be sent; with the grace period, less than the 30 s of
@@ -189,6 +190,19 @@ export class Worker {
             // Without preload, waits are short.
             if (sqlstate(error) !== '55000') this.log.warn(`a wait could not be ended: ${messageOf(error)}`);
         });
+    }
+
+    /**
+     * Changes how many handlers may run at the same time, from 0 to the option slots. Running handlers continue. With 0, the worker
+     * claims no jobs until the next call.
+     */
+    setSlots(slots) {
+        if (!Number.isInteger(slots) || slots < 0 || slots > this.options.slots) {
+            throw new OptionError(`setSlots() needs a whole number from 0 to ${this.options.slots}, but got ${shown(slots)}`);
+        }
+        this.hand.setSlots(slots);
+        // A wait that continued would consume the wake-up of a job that another worker could claim.
+        if (slots === 0 && this.claims.over && !this.#stopping) this.#endWait();
     }
 
     // ---- end

@@ -205,7 +205,7 @@ test('only failed attempts have details and call the hook', () => {
 });
 
 test('a filter changes or removes the details', () => {
-    const errorDetails = ({ stack, ...others }) => ({ ...others, stack: stack.replace('hunter2', '***'), host: 'web-1' });
+    const errorDetails = ({ stack, ...others }, { message }) => ({ ...others, stack: stack.replace(message, '***'), host: 'web-1' });
     const details = JSON.parse(ended({ errorDetails }, failed(new Error('hunter2'))).details);
     assert.match(details.stack, /^Error: \*\*\*\n/);
     assert.equal(details.host, 'web-1');

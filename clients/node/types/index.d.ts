@@ -121,10 +121,10 @@ export interface WorkerOptions {
     /** Makes the span of an attempt a child of the enqueue's span, in addition to the link between them; default: false. */
     traceAsChild?: boolean;
     /**
-     * Reports the class and the stack trace of an error with the failed attempt; default: true. A function receives the details and
-     * returns those that may be stored, or undefined.
+     * Reports the class and the stack trace of an error with the failed attempt; default: true. A function receives the details and the
+     * error, and returns the details that may be stored, or undefined.
      */
-    errorDetails?: boolean | ((details: ErrorDetails) => ErrorDetails | null | undefined);
+    errorDetails?: boolean | ((details: ErrorDetails, error: unknown) => ErrorDetails | null | undefined);
     /** Called with the error and the job after each failed attempt. The worker does not wait for a promise. */
     onError?: (error: unknown, job: Job) => unknown;
     /** Default: standard error. */
@@ -154,6 +154,11 @@ export declare class Worker {
     readonly stopped: Promise<boolean>;
     /** Resolves when the worker is running. */
     start(): Promise<void>;
+    /**
+     * Changes how many handlers may run at the same time, from 0 to the option slots. Running handlers continue. With 0, the worker
+     * claims no jobs until the next call.
+     */
+    setSlots(slots: number): void;
     /** Stops claiming. Handlers may continue for the grace period, which a second call ends. */
     stop(): Promise<boolean>;
 }
