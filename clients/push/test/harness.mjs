@@ -34,7 +34,7 @@ export async function freePort() {
 
 /** Handles requests with answer(request, response), where request is {job, data, report, headers, body}. */
 export async function receiver(answer, { create = http.createServer, keys = [keyOf(secret)] } = {}) {
-    const found = { requests: [], forged: 0, running: 0, most: 0 };
+    const found = { requests: [], connections: 0, forged: 0, running: 0, most: 0 };
     const server = create(async (incoming, response) => {
         found.running += 1;
         found.most = Math.max(found.most, found.running);
@@ -52,6 +52,7 @@ export async function receiver(answer, { create = http.createServer, keys = [key
         found.requests.push(request);
         await answer(request, response, incoming);
     });
+    server.on('connection', () => { found.connections += 1; });
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');
     after(() => { server.close(); server.closeAllConnections(); });

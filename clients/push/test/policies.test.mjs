@@ -69,9 +69,11 @@ test('a name whose address is forbidden is not connected to', async () => {
     const refused = { code: 'ERR_ADDRESS_NOT_ALLOWED' };
     const { address } = await promisify(lookup)('localhost', { all: false });
     await assert.rejects(sends('localhost', []), { ...refused, message: /^the host "localhost" has the address/ });
+    assert.equal(found.connections, 0);
     assert.equal((await sends('localhost', ['127.0.0.0/8', '::1'])).status, 200, address);
     // A URL with an address needs no lookup.
     await assert.rejects(sends('127.0.0.1', []), refused);
+    const { connections } = found;
     // One of several addresses is forbidden.
     await assert.rejects(sends('one.example', ['192.0.2.0/24'], rebinding([...open, ...local])), refused);
     // Each new connection resolves the name again, and the answer is checked again.
@@ -81,7 +83,7 @@ test('a name whose address is forbidden is not connected to', async () => {
     one.timeout = 60;
     await assert.rejects(one.send({}, Buffer.from('{}'), new AbortController().signal), refused);
     one.end();
-    assert.equal(found.requests.length, 1);
+    assert.deepEqual([found.requests.length, found.connections], [1, connections]);
 });
 
 test('a request is sent again on a new connection if the old one was closed', async () => {

@@ -225,26 +225,27 @@ test('a request has a signature of each secret', async () => {
 });
 
 test('an answer that arrives after the lease was lost changes nothing', async () => {
-    const { opened, open } = gate();
+    const gates = [gate(), gate()];
     const found = await receiver(async ({ job }, response) => {
-        if (job.attempt === 1) {
-            await opened;
-            json(response, 200, 'from the first');
-        } else {
-            json(response, 200, 'from the second');
-        }
+        await gates[job.attempt - 1].opened;
+        json(response, 200, `from attempt ${job.attempt}`);
     });
     const configuration = configurationFor([endpointOf('lost', found.url, { timeout: 3600 })], { worker: { heartbeatTimeout: 1 } });
     await pushing(configuration, async (first) => {
         const id = await enqueue(pool, 'lost', {}, { kind: 'k' });
         await becomesTrue(() => found.of(id).length === 1);
         first.child.kill('SIGSTOP');
-        await pushing(configuration, async () => assert.equal((await reaches(database, id, 'completed')).result, 'from the second'));
-        open();
-        first.child.kill('SIGCONT');
-        await becomesTrue(() => /the lease is lost/.test(first.output));
-        assert.equal(await first.stop(), 0);
-        assert.deepEqual([(await database.job(id)).result, (await database.job(id)).attempts], ['from the second', 2]);
+        await pushing(configuration, async () => {
+            await becomesTrue(() => found.of(id).length === 2);
+            gates[0].open();
+            first.child.kill('SIGCONT');
+            await becomesTrue(() => /the lease is lost/.test(first.output));
+            assert.equal(await first.stop(), 0);
+            assert.equal((await database.job(id)).status, 'processing');
+            gates[1].open();
+            const job = await reaches(database, id, 'completed');
+            assert.deepEqual([job.result, job.attempts], ['from attempt 2', 2]);
+        });
     });
 });
 
