@@ -1,4 +1,4 @@
-// Which hosts and addresses requests may go to. Private, loopback, link-local, and other special addresses are forbidden unless the
+// Decides to which hosts and addresses requests may go. Private, loopback, link-local, and other special addresses are forbidden unless the
 // configuration allows them, so that a wrong URL or DNS entry cannot reach internal services.
 import { lookup } from 'node:dns';
 import { BlockList, isIP } from 'node:net';

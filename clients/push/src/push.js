@@ -77,6 +77,6 @@ function checked(make) {
     try {
         return make();
     } catch (error) {
-        throw error instanceof OptionError ? new ConfigError(error.message.replace(/^option (\w+)/, 'option "worker.$1"')) : error;
+        throw error instanceof OptionError ? new ConfigError(error.message.replace(/^option (\w+)(?: \([^)]*\))?/, 'option "worker.$1"')) : error;
     }
 }
