@@ -45,6 +45,7 @@ scratch_server server "shared_preload_libraries = 'jobq'" 'wal_level = logical' 
 export PGPORT=$JOBQ_SERVER_PORT JOBQ_PASSWORD JOBQ_SERVER_PORT JOBQ_SERVER_DATA=$SCRATCH/server
 export NODE_PATH; NODE_PATH=$(node_path)
 export PYTHONDONTWRITEBYTECODE=1
+export CCACHE_DISABLE=1    # the owner of the server may not be able to write to the cache
 
 arguments=()
 for name in ${CLIENT-}; do arguments+=(--client "$name"); done
