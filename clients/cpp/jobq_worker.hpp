@@ -1,4 +1,4 @@
-// A jobq worker in C++17 for libpqxx 6 (6.4 or newer). Copy this file. The contract is in clients/CONTRACT.md.
+// A jobq worker in C++17 for libpqxx 6.4, 7, and 8 (which needs C++20). Copy this file. The contract is in clients/CONTRACT.md.
 //
 //     try {
 //         jobq::Worker worker(jobq::Options::from_environment());
@@ -12,7 +12,7 @@
 // A process runs one worker, because run() handles the signals. Start one process per queue.
 //
 // Payloads, results, and progress are JSON texts, which you can parse with any library. A handler runs in a thread and checks
-// job.cancelled(). exec_params uses no named prepared statements, so PgBouncer needs no special setting. A nontransaction is what
+// job.cancelled(). jobq::execute uses no named prepared statements, so PgBouncer needs no special setting. A nontransaction is what
 // libpqxx calls autocommit mode.
 #pragma once
 
@@ -37,6 +37,7 @@
 #include <system_error>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 namespace jobq {
@@ -165,17 +166,49 @@ private:
     }
 };
 
+// ---- differences between the versions of libpqxx
+
+// libpqxx 6 must raise an error if a connection is broken, instead of opening it again. Later versions always do.
+inline void fail_if_broken([[maybe_unused]] pqxx::connection &connection)
+{
+#if PQXX_VERSION_MAJOR < 7
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    connection.inhibit_reactivation(true);
+#pragma GCC diagnostic pop
+#endif
+}
+
+// Executes a statement without a named prepared statement. libpqxx 7.10 deprecates exec_params, which older versions need.
+template <typename... Values> pqxx::result execute(pqxx::transaction_base &transaction, const std::string &statement, const Values &...values)
+{
+#if PQXX_VERSION_MAJOR > 7 || (PQXX_VERSION_MAJOR == 7 && PQXX_VERSION_MINOR >= 10)
+    return transaction.exec(statement, pqxx::params{values...});
+#else
+    return transaction.exec_params(statement, values...);
+#endif
+}
+
+// A row of a result is a pqxx::row, or in libpqxx 8 a pqxx::row_ref.
+using Row = decltype(std::declval<const pqxx::result &>()[0]);
+using Field = decltype(std::declval<const Row &>()[0]);
+
+inline Text text_of(const Field &field) { return field.is_null() ? Text() : Text(field.c_str()); }
+
+template <typename... Values> Text one(pqxx::transaction_base &transaction, const std::string &statement, const Values &...values)
+{
+    const pqxx::result rows = execute(transaction, statement, values...);
+    return text_of(rows.at(0)[0]);
+}
+
+// ---- connections and errors
+
 inline std::unique_ptr<pqxx::connection> connect(const std::string &conninfo)
 {
     auto connection = std::make_unique<pqxx::connection>("connect_timeout=10 keepalives_idle=30 keepalives_interval=10 keepalives_count=3 "
                                                          "tcp_user_timeout=30000 client_encoding=UTF8 " +
                                                          conninfo);
-// An error must be raised if the connection is broken, instead of opening it again. libpqxx 7 never opens it again, so it
-// deprecates the call.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-    connection->inhibit_reactivation(true);
-#pragma GCC diagnostic pop
+    fail_if_broken(*connection);
     return connection;
 }
 
@@ -183,7 +216,7 @@ inline std::string sqlstate(const std::exception &error)
 {
     const auto *refused = dynamic_cast<const pqxx::sql_error *>(&error);
     // For these two errors, libpqxx 6 throws exceptions without an SQLSTATE.
-    return refused != nullptr                                                      ? refused->sqlstate()
+    return refused != nullptr                                                      ? std::string(refused->sqlstate())
            : dynamic_cast<const pqxx::serialization_failure *>(&error) != nullptr ? "40001"
            : dynamic_cast<const pqxx::deadlock_detected *>(&error) != nullptr     ? "40P01"
                                                                                    : "";
@@ -198,13 +231,6 @@ inline bool is_broken(const pqxx::connection *connection, const std::exception &
            state.empty() || std::regex_match(state, std::regex("(08|53|57|58).*|25006|40001|40P01"));
 }
 
-inline Text text_of(const pqxx::field &field) { return field.is_null() ? Text() : Text(field.c_str()); }
-
-template <typename... Values> Text one(pqxx::transaction_base &transaction, const std::string &statement, const Values &...values)
-{
-    return text_of(transaction.exec_params1(statement, values...)[0]);
-}
-
 // The job that a handler receives.
 class Job {
 public:
@@ -213,7 +239,7 @@ public:
     const int attempt;
     const Text progress, metadata;    // progress: what an earlier attempt reported last
 
-    Job(const pqxx::row &row, const std::string &conninfo)
+    Job(const Row &row, const std::string &conninfo)
         : id(row["id"].as<long>()), lease(row["lease"].as<long>()), kind(row["kind"].c_str()), payload(row["payload"].c_str()),
           attempt(row["attempt"].as<int>()), progress(text_of(row["progress"])), metadata(text_of(row["metadata"])),
           heartbeat_seconds(row["heartbeat_seconds"].as<double>()), conninfo_(conninfo)
@@ -275,7 +301,8 @@ public:
     {
         {
             pqxx::nontransaction asking(connection());
-            const pqxx::row row = asking.exec_params1("SELECT state, result FROM jobq_step($1, $2, $3)", id, lease, name);
+            const pqxx::result rows = execute(asking, "SELECT state, result FROM jobq_step($1, $2, $3)", id, lease, name);
+            const Row row = rows.at(0);
             const std::string state = row[0].c_str();
             if (state == "done")
                 return text_of(row[1]).value_or("null");
@@ -291,7 +318,8 @@ public:
     Text wait_for(const std::string &event)
     {
         pqxx::nontransaction asking(connection());
-        const pqxx::row row = asking.exec_params1("SELECT state, payload FROM jobq_await($1, $2, $3)", id, lease, event);
+        const pqxx::result rows = execute(asking, "SELECT state, payload FROM jobq_await($1, $2, $3)", id, lease, event);
+        const Row row = rows.at(0);
         const std::string state = row[0].c_str();
         if (state == "waiting")
             throw Waiting();
@@ -708,7 +736,7 @@ private:
         pqxx::nontransaction own(*claims_);
         const Text timeout = span(options_.heartbeat_timeout);
         const auto begun = Clock::now();
-        const pqxx::result rows = own.exec_params(
+        const pqxx::result rows = execute(own,
             "SELECT id, lease, kind, payload, attempt, progress, metadata, heartbeat_seconds "
             "FROM jobq_claim($1, $2, $3::int, $4::text[], heartbeat_timeout => $5::interval)",
             options_.queue, options_.worker_id, room, kinds(), or_null(timeout));
@@ -726,7 +754,7 @@ private:
             return;
         }
         try {
-            own.exec_params("CALL jobq_wait($1::text, $2::interval, $3::text[], worker_id => $4::text, batch => $5::int)",
+            execute(own, "CALL jobq_wait($1::text, $2::interval, $3::text[], worker_id => $4::text, batch => $5::int)",
                 options_.queue, span(wait_timeout_), kinds(), options_.worker_id, room);
         } catch (const pqxx::sql_error &error) {
             if (error.sqlstate() != "57014")
@@ -987,7 +1015,7 @@ private:
         }
         std::vector<std::string> states;    // in the order of the IDs
         on_beats([&](pqxx::nontransaction &own) {
-            for (const auto &row : own.exec_params("SELECT state FROM jobq_heartbeat_many($1::bigint[], $2::bigint[])", ids + "}", leases + "}"))
+            for (const auto &row : execute(own, "SELECT state FROM jobq_heartbeat_many($1::bigint[], $2::bigint[])", ids + "}", leases + "}"))
                 states.emplace_back(row[0].c_str());
             return Text();
         });

@@ -52,7 +52,7 @@ class Eye {
 };
 
 void effect(pqxx::work &own, const Job &job, const std::string &name) {
-    own.exec_params("INSERT INTO scenario.effects VALUES ($1, $2, $3)", job.id, job.attempt, name);
+    jobq::execute(own, "INSERT INTO scenario.effects VALUES ($1, $2, $3)", job.id, job.attempt, name);
 }
 
 Text deaf(Job &job) {
