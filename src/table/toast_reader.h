@@ -3,10 +3,6 @@
 
 #include "compat/pg.h"
 
-extern "C" {
-#include "access/genam.h"
-}
-
 namespace jobq {
 
 // Reads several values of one table. The server's detoast_attr() opens the TOAST table and its index and starts a scan
