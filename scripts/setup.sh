@@ -124,6 +124,7 @@ list_needs() {
     need_if_there "$version" wal2json "wal2json, for a process test of decoded changes"
     have pgbouncer || [ -x /usr/sbin/pgbouncer ] || need "PgBouncer, for a process test" pgbouncer
     have cmake || need "cmake, for the unit tests" cmake
+    have spin && have gcc || need "spin, which checks the models of the protocols" spin gcc
     [ -e /usr/include/gtest/gtest.h ] || need "GoogleTest, for the unit tests" libgtest-dev
     /usr/bin/python3 -c 'import psycopg, psycopg2' 2>/dev/null ||
         need "Python's drivers, for the tests of the drivers" python3 python3-psycopg python3-psycopg2

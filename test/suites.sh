@@ -2,7 +2,7 @@
 # the tests that belongs to the owner of the servers, and its last lines of output show how many tests ran.
 
 # The suites of `make check`. Those that take longest come first, so that no suite runs alone at the end.
-suites='process router audit regress_sql unit isolation isolation_sql plain regress fuzz docs drivers together pgtap exports'
+suites='process router audit regress_sql unit isolation isolation_sql plain regress fuzz docs drivers together model pgtap exports'
 # These suites run only if they are named.
 more_suites='sanitizers upgrade monitoring calendar deploy'
 
@@ -27,6 +27,9 @@ unit_tests() {  # directory cmake-options...
 }
 suite_unit() { unit_tests cmake; }
 suite_sanitizers() { unit_tests sanitize -DJOBQ_SANITIZE=ON; }
+
+# Checks the models of the protocols with spin.
+suite_model() { in_source "${PYTHON:-/usr/bin/python3}" -B test/model/run.py; }
 
 # ---- SQL tests
 
