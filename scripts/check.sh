@@ -27,7 +27,7 @@ in_source() {
 # Copies the tests, so that they write nothing into the checkout, and run even if the owner of the servers cannot read the checkout.
 copy_tests() {
     mkdir "$SCRATCH/source" "$SCRATCH/node"
-    cp -R Makefile jobq.control router src sql expected test examples clients docs README.md CHANGELOG.md debian monitoring scripts "$SCRATCH/source/"
+    cp -R Makefile jobq.control router src sql expected test bench examples clients docs README.md CHANGELOG.md debian monitoring scripts "$SCRATCH/source/"
     if [ -d build/node/node_modules ]; then cp -R build/node/node_modules "$SCRATCH/node/"; fi
     scratch_give "$SCRATCH/source"
 }

@@ -2,8 +2,9 @@
 # Calls every function of the public interface with every driver: psql, node-postgres, psycopg 3 (prepared, untyped and typed),
 # psycopg 2. Each driver gets a database of its own and executes a scenario. Functions that are not in the scenario are called with
 # values that derived.sql makes from the types of their arguments. Afterward, the catalog must show that no function of the
-# extension was left out. Then the programs of examples/ are run in a database of their own. Needs a server with jobq installed
-# (PGHOST, PGPORT, PGUSER, PGDATABASE), and node's pg module in NODE_PATH. `run.sh psycopg2` runs one driver only.
+# extension was left out. Then the programs of examples/ and the adapter in bench/harness are run, each in a database of its own.
+# Needs a server with jobq installed (PGHOST, PGPORT, PGUSER, PGDATABASE), and node's pg module in NODE_PATH. `run.sh psycopg2` runs
+# one driver only.
 set -u
 here=$(dirname "$0")
 python=${PYTHON:-/usr/bin/python3}
@@ -28,6 +29,7 @@ call_everything() {
     psql) psql -X -v ON_ERROR_STOP=1 -v role="$JOBQ_TEST_ROLE" -f "$here/literals.psql" ;;
     node) node "$here/node_postgres.js" ;;
     examples) "$python" "$here/examples.py" && "$python" "$here/order_kills.py" ;;
+    harness) "$python" "$here/harness.py" ;;
     *) "$python" "$here/python_drivers.py" "$1" ;;
     esac
 }
@@ -45,7 +47,7 @@ run_driver() {
     else
         echo "not ok - $1: did not end well"
     fi
-    [ "$1" = examples ] || calls_everything "$1"
+    case $1 in examples | harness) ;; *) calls_everything "$1" ;; esac
     psql -q -d "$home" -c "DROP DATABASE \"$database\" WITH (FORCE)"
     database=
 }
@@ -60,7 +62,7 @@ calls_everything() {
 }
 
 psql -q -d "$home" -v ON_ERROR_STOP=1 -c "CREATE ROLE \"$JOBQ_TEST_ROLE\"" || exit 1
-for driver in ${*:-psql node psycopg3-untyped psycopg3-typed psycopg2 examples}; do
+for driver in ${*:-psql node psycopg3-untyped psycopg3-typed psycopg2 examples harness}; do
     run_driver "$driver"
 done >"$output" 2>&1
 cat "$output"
