@@ -140,7 +140,7 @@ class CliTest(Base):
 class ParserTest(CliTest):
     def test_every_command_has_help(self):
         commands = next(action for action in make_parser()._actions if isinstance(action, argparse._SubParsersAction)).choices
-        self.assertEqual(len(commands), 15)
+        self.assertEqual(len(commands), 16)
         for command in commands:
             with self.subTest(command=command):
                 status, out, _ = self.run_cli(command, "--help")

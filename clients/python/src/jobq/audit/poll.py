@@ -19,6 +19,7 @@ LAWS = ("key doubled", "paused", "limit exceeded", "group crowded", "halt ignore
 # What a setting may have been between two polls in which its row has changed
 PERMISSIVE: Dict[Any, Dict[str, Any]] = {Setting: {"paused": False}, Limit: {"max_running": None}, NamedLimit: {"max_running": None}}
 SETTINGS = ("queue_settings", "limit_settings", "named_limit_settings")
+NO_COMMIT = 1 << 62   # the second part of the position of each commit, which is after all rows of the poll
 Versions = Dict[Any, Tuple[str, Any]]   # key: the transaction that wrote the row, and the row
 
 
@@ -62,7 +63,7 @@ class Poll:
     def _transaction(self, rows: Iterable[Tuple[Any, bool, bool]]) -> List[Change]:
         self.number += 1
         now = time.time()
-        commit = (self.number, 1 << 62)
+        commit = (self.number, NO_COMMIT)
         return [Change((self.number, place), commit, now, self.number, row, deleted, inserted)
                 for place, (row, deleted, inserted) in enumerate(rows, 1)]
 

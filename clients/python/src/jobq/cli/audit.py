@@ -225,12 +225,14 @@ def _signals(stop: threading.Event) -> Iterator[None]:
 def _shown(change: Change) -> Dict[str, Any]:
     """Returns what is known about a row, for people."""
     row = {name: value for name, value in change.row._asdict().items() if value not in (None, "", "{}")}
-    committed = datetime.fromtimestamp(change.time, timezone.utc).isoformat(timespec="milliseconds")
-    seen = {"read": "at the start"} if change.place == START else {
-        "xid": change.xid, "lsn": f"{change.place[0] >> 32:X}/{change.place[0] & 0xffffffff:X}"}
+    time = datetime.fromtimestamp(change.time, timezone.utc).isoformat(timespec="milliseconds")
+    if change.place == START or change.commit[1] == poll.NO_COMMIT:
+        seen = {"read at": time}
+    else:
+        seen = {"xid": str(change.xid), "lsn": f"{change.place[0] >> 32:X}/{change.place[0] & 0xffffffff:X}", "committed": time}
     name = next(table for table, make in ROWS.items() if isinstance(change.row, make))
     fields = {name: value for name, value in row.items() if name not in LEFT_OUT}
-    return {"row": name, **({"deleted": True} if change.deleted else {}), **fields, **seen, "committed": committed}
+    return {"row": name, **({"deleted": True} if change.deleted else {}), **fields, **seen}
 
 
 def _size(text: str) -> int:
