@@ -20,7 +20,8 @@ PUBLICATION = "jobq_audit"
 ATTEMPTS = "_attempts"       # suffix of a second publication, for the table of attempts, from which only inserts are published
 CHUNK = 50_000               # changes per call
 SETTINGS = ("timezone = 'UTC'", "datestyle = 'ISO'", "intervalstyle = 'postgres'", "search_path = pg_catalog", "statement_timeout = 0",
-            "idle_in_transaction_session_timeout = 0", "idle_session_timeout = 0", "lock_timeout = '10s'")
+            "idle_in_transaction_session_timeout = 0", "idle_session_timeout = 0", "lock_timeout = 0")
+PATIENCE = "SET lock_timeout = '10s'"   # for DDL, for which other sessions may have to wait, too
 NEEDED = {table: columns(table, LEFT_OUT) for table in ROWS}
 IDENTITIES = """
 SELECT c.relname, c.relreplident::text FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -87,10 +88,12 @@ class Slot:
         for name in self._names(LEFTOVERS, f"^{PUBLICATION}_[0-9]+({ATTEMPTS})?$"):
             _drop(self.connection, name)
         self.publications = [self.name, self.name + ATTEMPTS]
+        self.connection.execute(PATIENCE)
         try:
             for name, statement in zip(self.publications, statements(*self.publications, self._identities())):
                 self.connection.execute(statement)
                 self.created.append(name)
+            self.connection.execute("SET lock_timeout = 0")   # the creation of a slot waits for locks, too
         except (psycopg.errors.InsufficientPrivilege, psycopg.errors.LockNotAvailable) as error:
             raise NotPossible(f"{_primary(error)} (hint: The owner of the tables of jobq can create the publications for you, once:"
                               f" {self.setup()})") from error
@@ -157,6 +160,7 @@ class Slot:
         if connection is self.connection:
             connection.execute("SELECT pg_catalog.pg_drop_replication_slot(slot_name) FROM pg_catalog.pg_replication_slots"
                                " WHERE slot_name = %s AND active_pid = pg_catalog.pg_backend_pid()", (self.name,))
+        connection.execute(PATIENCE)
         while self.created:
             _drop(connection, self.created[-1])
             self.created.pop()

@@ -127,12 +127,16 @@ class Audit:
                 self.stop.wait(max(min(pause, self.until - time.monotonic()), 0))
 
     def _close(self) -> None:
-        for connection in (self.connection, self.watcher):
-            for _ in range(3):
-                if not connection.closed:
-                    with contextlib.suppress(psycopg.errors.QueryCanceled):   # a late cancellation by the watcher
-                        self.source.close(connection)
-                        return
+        error: Optional[psycopg.Error] = None
+        for connection in (self.connection, self.connection, self.watcher):   # twice, because a cancellation by the watcher may arrive late
+            if not connection.closed:
+                try:
+                    self.source.close(connection)
+                    return
+                except psycopg.Error as failure:
+                    error = failure
+        if error is not None:
+            complain(f"the publications remain until the next audit: {message_of(error)}")
 
     def tell(self, violation: Violation) -> None:
         rows = [_shown(change) for change in violation.changes]
