@@ -164,9 +164,9 @@ class ValuesTest(unittest.TestCase):
         self.assertEqual([(change.row, change.deleted) for change in changes], [(Edge(2, "depends", 1), True), (Edge(2, "depends", 8, "run"), False)])
 
     def test_metrics(self):
-        text = metrics.text('a"b', dict.fromkeys(LAWS, 0), dict.fromkeys(metrics.FAMILIES, 1.5))
-        self.assertIn('jobq_audit_violations_total{database="a\\"b",law="limit_exceeded"} 0\n', text)
-        self.assertIn('jobq_audit_running{database="a\\"b"} 1.5\n', text)
+        text = metrics.text('a"\\b', dict.fromkeys(LAWS, 0), dict.fromkeys(metrics.FAMILIES, 1.5))
+        self.assertIn('jobq_audit_violations_total{database="a\\"\\\\b",law="limit_exceeded"} 0\n', text)
+        self.assertIn('jobq_audit_running{database="a\\"\\\\b"} 1.5\n', text)
         self.assertEqual(text.count("# TYPE"), len(metrics.FAMILIES))
 
 
