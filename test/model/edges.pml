@@ -86,14 +86,12 @@ bool restarted; /* the server has crashed since the promoter began its transacti
 inline lock(j) { locker[j] = _pid + 1; written[j] = status[j]; written_edge[j] = active_edge[j] }
 inline unlock(j) { locker[j] = FREE; written[j] = 0; written_edge[j] = 0 }
 inline become_visible(j) { status[j] = written[j]; active_edge[j] = written_edge[j]; unlock(j) }
-
 inline await_job(job) { awaited[job] = true; awaited_before[job] = false }
 
 /* Ends job j when it is claimable. The claim and the run of the job are one step here. */
 proctype Ender(byte j) {
     byte at_crash;
     bool is_awaited;
-
 end:
     atomic {
         locker[j] == FREE && status[j] == pending ->
@@ -136,7 +134,6 @@ done:
 /* Enqueues D or E: src/edges/dependencies.cpp:add_dependencies */
 proctype Producer(byte j) {
     byte at_crash;
-
 enqueue:
     atomic { /* the target is visible */
         (j == D && status[T1] != absent) || (j == E && status[D] != absent) ->
@@ -162,14 +159,12 @@ enqueue:
         fi
     }
 #endif
-done:
-    at_crash = 0
+done: at_crash = 0
 }
 #ifdef AWAIT
 /* A runs, awaits T1, and ends when T1 has ended: src/workflows/waits.cpp:wait_for */
 proctype Awaiter() {
     byte at_crash;
-
 claim:
 end:
     atomic { status[A] == pending && locker[A] == FREE -> status[A] = running }
@@ -195,15 +190,13 @@ look:
 #endif
     at_crash = 0;
     goto claim;
-done:
-    skip
+done: skip
 }
 #endif
 #ifdef BY_HAND
 /* INSERT INTO jobq.edges: src/triggers/edge_changed.cpp:follow_change */
 proctype PlainSql() {
     byte at_crash;
-
     status[D] != absent;
     atomic {
         /* src/groups/dependents.cpp:lock_dependents waits for a transaction that has locked the dependent. A dependent that has
@@ -248,8 +241,7 @@ proctype PlainSql() {
     atomic {
         when(at_crash == crashes, listed_job[D] = true)
     }
-done:
-    at_crash = 0
+done: at_crash = 0
 }
 #endif
 
@@ -316,7 +308,6 @@ proctype Promoter() {
     byte next[JOBS];
     bool search, searching, cancelled, second;
     byte j, target;
-
 begin:
 end:
     atomic { /* src/groups/unblocked_list.cpp:take_unblocked */
@@ -420,7 +411,6 @@ settle: /* src/groups/dependents.cpp:settle */
     :: second && searching && cancelled /* src/groups/edge_ends.cpp:search_edges: until no job is canceled */
     :: second && !(searching && cancelled) -> goto awaiters
     fi;
-
 whole_jobs: /* a search looks at all jobs that have an active edge */
     atomic {
         if
@@ -466,7 +456,6 @@ watch:
     atomic { whole[D] = false; whole[E] = false }
 #endif
     goto settle;
-
 awaiters:
 #ifdef AWAIT
     /* src/groups/awaiters.cpp:look_at_awaiters: whether the wait is over, and only then the lock */
@@ -515,7 +504,6 @@ commit:
         each(< JOBS, listed_end[j] = listed_end[j] || own_end[j]; own_end[j] = false);
         goto begin
     }
-
 roll_back: /* src/groups/unblock.cpp:undo_unblocking */
 #ifndef taken_entries_lost
     search = true;
