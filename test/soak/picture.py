@@ -38,7 +38,7 @@ def draw(days, variant, path):
         print("# soak: no picture, because matplotlib is not installed", flush=True)
         return
     found = values(days)
-    figure, axes = plt.subplots(len(PANELS) // 2, 2, figsize=(11, 11))
+    figure, axes = plt.subplots(len(PANELS) // 2, 2, figsize=(13, 11))
     for axis, (title, wanted, unit) in zip(axes.flat, PANELS):
         names = [name for name in found if name.startswith(wanted)]
         names.sort(key=lambda name: -max(value for _, value in found[name]))
@@ -46,7 +46,7 @@ def draw(days, variant, path):
             axis.plot([day for day, _ in found[name]], [value / unit for _, value in found[name]], linewidth=1, label=name.partition(": ")[2])
         axis.set_ylim(bottom=0)
         axis.set_title(title, fontsize=9)
-        axis.legend(fontsize=5, loc="lower right")
+        axis.legend(fontsize=6, loc="center left", bbox_to_anchor=(1, 0.5))
         for number, day in enumerate(days, 1):
             if day["restarted"] and number > 1:
                 axis.axvline(number, color="#c0c0c0", linewidth=0.5)

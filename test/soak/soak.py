@@ -229,7 +229,7 @@ class Soak:
         """Prints the checks. Returns the verdicts."""
         judged = verdicts.judge(self.days, short)
         if self.plant:
-            found = [verdict.name for verdict in judged if not verdict.passed]
+            found = [verdict.name for verdict in judged if not verdict.passed and verdict.slope is not None]
             wanted = PLANTS[self.plant]
             for verdict in judged:
                 if not verdict.passed:
