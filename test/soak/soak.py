@@ -106,6 +106,7 @@ class Soak:
     def restart(self):
         """Restarts the server under load, alternately in the modes fast and immediate."""
         self.conn.close()
+        self.holder = None      # the restart ends its session
         self.server.stop(signal.SIGINT if len(self.days) // WEEK % 2 == 0 else signal.SIGQUIT)
         self.start()
 
