@@ -1,6 +1,6 @@
 # `make help` lists the targets. As with any PGXS extension, PG_CONFIG names the pg_config of the server to build for.
 
-script_goals = help demo check clients web monitoring docs-check matrix warnings memcheck lint fuzz bench profile setup chaos ddl failover soak cluster deb dist tarball site pg-upgrade upgrade release
+script_goals = help demo check clients web monitoring docs-check matrix warnings memcheck lint fuzz bench profile setup chaos ddl failover soak cluster deb rpm dist tarball site pg-upgrade upgrade release
 ifneq (,$(filter $(script_goals),$(MAKECMDGOALS)))
 
 # These targets call scripts, which install what is missing, PostgreSQL included, and run make again to build. The text after
@@ -52,10 +52,11 @@ bench: ## Run all benchmarks; QUICK=1: the main figures, ONLY="lifecycle batches
 	@bench/run.sh
 
 deb: ## Build the Debian package; PG=17: for PostgreSQL 17, TEST=1: also test it
+rpm: ## Build the RPM package, and compare it with the Debian package
 dist: ## Build the archive for PGXN, and test it; also write the bill of materials, and the row for catalogs of extensions
 tarball: ## Build an archive of the installed files for one version of PostgreSQL, and test it
 site: ## Build the documentation as a static website, and test it in Chromium
-deb dist tarball site:
+deb rpm dist tarball site:
 	@scripts/$@.sh
 release: ## Freeze the install script, commit, and tag VERSION=1.0.0
 	@scripts/release.sh $(VERSION)

@@ -124,7 +124,7 @@ require_clean() { [ -z "$(git status --porcelain)" ] || fail "the tree has chang
 
 commit() {  # message
     local problems
-    git add -A $CONTROLS CHANGELOG.md debian docs router/sql src/sql
+    git add -A $CONTROLS CHANGELOG.md debian docs router/sql rpm src/sql
     problems=$(check_sums; check_way)
     [ -z "$problems" ] || fail "$problems"
     git commit -q -m "$1"
@@ -140,6 +140,7 @@ set_version() {  # version
     local old
     old=$(making)
     sed -i "s/^default_version = .*/default_version = '$1'/" $CONTROLS
+    sed -i "s/^\(Version: *\).*/\1$1/" rpm/jobq.spec
     OLD=$old NEW=$1 perl -pi -e 's/(?<![\d.])\Q$ENV{OLD}\E(?![\d.])/$ENV{NEW}/g if /^[ \d.|tf]+$/' docs/*/*.md
 }
 

@@ -94,6 +94,12 @@ list_needs() {
             return 0
             ;;
         monitoring) list_monitoring_needs; return ;;
+        rpm)
+            have git || need "git, to pack the sources" git
+            have rpmbuild || need "rpm, which builds packages" rpm
+            have rpmlint || need "rpmlint, which looks at packages" rpmlint
+            return 0
+            ;;
         dist) have git && have python3 || need "git and Python, to pack and unpack" git python3 ; return 0 ;;
         upgrade) list_process_needs; have git || need "git, for the tests of releases" git; return 0 ;;
         calendar) have npm || need "npm, to get croner" npm; have node || need "node, to run it" nodejs; return 0 ;;

@@ -342,6 +342,7 @@ rule_version() {
     local version
     version=$(sed -n "s/^default_version *= *'\(.*\)'/\1/p" jobq.control)
     { head -n 1 debian/changelog | grep -vF "jobq ($version-" || true
+      grep -H '^Version:' rpm/*.spec | grep -vE ": +$version$" || true
       grep -H '^default_version' router/*.control | grep -vF "'$version'" || true; } | sed "s/^/not $version, as jobq.control says: /" | none
 }
 
