@@ -119,7 +119,7 @@ class Run:
         os.symlink(os.path.join(root, "examples"), os.path.join(self.directory, "examples"))
         modules = os.path.join(self.directory, "node_modules")
         os.mkdir(modules)
-        os.symlink(os.path.join(root, "clients", "node"), os.path.join(modules, "jobq"))
+        os.symlink(os.path.join(root, "clients", "node"), os.path.join(modules, "jobq-client"))
         for directory in os.environ.get("NODE_PATH", "").split(":"):
             for package in glob.glob(os.path.join(directory, "*")):
                 if not os.path.lexists(link := os.path.join(modules, os.path.basename(package))):

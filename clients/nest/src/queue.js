@@ -2,7 +2,7 @@
 'use strict';
 
 /** jobq is an ES module, which CommonJS can only import dynamically. */
-const jobq = () => import('jobq');
+const jobq = () => import('jobq-client');
 
 class Queue {
     /** pool: a pool of pg. */

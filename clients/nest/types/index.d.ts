@@ -1,8 +1,8 @@
 import type { DynamicModule, FactoryProvider, ModuleMetadata } from '@nestjs/common';
 import type { ClientConfig, Pool } from 'pg';
-import type { EnqueueManyOptions, EnqueueOptions, Enqueued, Id, Producer, WorkerOptions } from 'jobq' with { 'resolution-mode': 'import' };
+import type { EnqueueManyOptions, EnqueueOptions, Enqueued, Id, Producer, WorkerOptions } from 'jobq-client' with { 'resolution-mode': 'import' };
 
-export type { Job } from 'jobq' with { 'resolution-mode': 'import' };
+export type { Job } from 'jobq-client' with { 'resolution-mode': 'import' };
 
 export interface JobqModuleOptions {
     /** A connection string or a configuration of pg; default: the environment variables of libpq. */

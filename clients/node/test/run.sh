@@ -16,14 +16,14 @@ PATH=$SCRATCH_BIN:$PATH "$client/test/all.sh" "$@"
 
 # Checks the contents of the package, that another checkout gives the same bytes, and that its names can be imported together with the
 # caller's pg.
-mkdir -p "$SCRATCH/package" "$SCRATCH/again/clients/node" "$SCRATCH/user/node_modules/jobq"
+mkdir -p "$SCRATCH/package" "$SCRATCH/again/clients/node" "$SCRATCH/user/node_modules/jobq-client"
 pack() { (cd "$1" && npm pack --silent --pack-destination "$2" >/dev/null); }
 pack "$client" "$SCRATCH/package"
 cp LICENSE "$SCRATCH/again"
 cp -r "$client"/{package.json,README.md,src,types} "$SCRATCH/again/clients/node"
 pack "$SCRATCH/again/clients/node" "$SCRATCH/again"
-cmp "$SCRATCH"/package/jobq-*.tgz "$SCRATCH"/again/jobq-*.tgz
-tar -tzf "$SCRATCH"/package/jobq-*.tgz | sort >"$SCRATCH/package/files"
+cmp "$SCRATCH"/package/jobq-client-*.tgz "$SCRATCH"/again/jobq-client-*.tgz
+tar -tzf "$SCRATCH"/package/jobq-client-*.tgz | sort >"$SCRATCH/package/files"
 for file in LICENSE README.md package.json src/index.js src/testing.js src/heartbeat_thread.js types/index.d.ts types/testing.d.ts; do
     grep -qx "package/$file" "$SCRATCH/package/files" || { echo "node: the package has no $file" >&2; exit 1; }
 done
@@ -31,11 +31,11 @@ if grep -E '/(test|node_modules)/|scenario' "$SCRATCH/package/files"; then
     echo "node: this does not belong into the package" >&2
     exit 1
 fi
-tar -xzf "$SCRATCH"/package/jobq-*.tgz -C "$SCRATCH/user/node_modules/jobq" --strip-components=1
+tar -xzf "$SCRATCH"/package/jobq-client-*.tgz -C "$SCRATCH/user/node_modules/jobq-client" --strip-components=1
 ln -s "$client"/node_modules/pg* "$SCRATCH/user/node_modules/"
 (cd "$SCRATCH/user" && node --input-type=module -e '
-    import { Worker, enqueue } from "jobq";
-    import { drain, runInline } from "jobq/testing";
+    import { Worker, enqueue } from "jobq-client";
+    import { drain, runInline } from "jobq-client/testing";
     const { result } = await runInline((job) => job.payload + 1, 1);
     if (result !== 2 || [Worker, enqueue, drain].some((found) => typeof found !== "function")) throw new Error("it does not work");')
 echo "ok - the package has what it needs"

@@ -1,9 +1,9 @@
 // Compiled by tsc but not run: code that the types must accept, and code that they must reject.
 import pg from 'pg';
 import knex from 'knex';
-import { Cancelled, Fail, Release, Snooze, Worker, combinedEnqueue, enqueue, enqueueJobs, enqueueMany, optionsOfEnvironment, run } from 'jobq';
-import type { Handler, Job, Reason } from 'jobq';
-import { drain, runInline } from 'jobq/testing';
+import { Cancelled, Fail, Release, Snooze, Worker, combinedEnqueue, enqueue, enqueueJobs, enqueueMany, optionsOfEnvironment, run } from 'jobq-client';
+import type { Handler, Job, Reason } from 'jobq-client';
+import { drain, runInline } from 'jobq-client/testing';
 
 const resize: Handler<{ n: number }> = async (job) => {
     const reason: Reason | undefined = job.cancelled;

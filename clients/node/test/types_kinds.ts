@@ -2,9 +2,9 @@
 import pg from 'pg';
 import * as v from 'valibot';
 import { z } from 'zod';
-import { Worker, defineKind, enqueueJobs, use } from 'jobq';
-import type { Kind } from 'jobq';
-import { drain } from 'jobq/testing';
+import { Worker, defineKind, enqueueJobs, use } from 'jobq-client';
+import type { Kind } from 'jobq-client';
+import { drain } from 'jobq-client/testing';
 
 const client = new pg.Client();
 const sendMail = defineKind('send_mail', {

@@ -5,7 +5,7 @@ import knex from 'knex';
 import { Kysely } from 'kysely';
 import { DataSource } from 'typeorm';
 import { PrismaClient } from '../node_modules/.prisma/tests/index.js';
-import { enqueue } from 'jobq';
+import { enqueue } from 'jobq-client';
 
 export async function produce(pool: pg.Pool, prisma: PrismaClient, kysely: Kysely<{}>, orm: DataSource, knexes: knex.Knex): Promise<void> {
     for (const connection of [prisma, kysely, drizzle(pool), orm, orm.manager, orm.createQueryRunner(), knexes]) await enqueue(connection, 'q');

@@ -1,6 +1,6 @@
 // The handler of an endpoint: posts a job, and decides from the answer how the attempt ends. See docs/guides/push.md of the source tree.
 import { createHash } from 'node:crypto';
-import { Fail, Snooze } from 'jobq';
+import { Fail, Snooze } from 'jobq-client';
 import { signed } from './signature.js';
 
 const EXCERPT = 500;            // bytes of an answer in the text of an error

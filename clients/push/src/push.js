@@ -1,6 +1,6 @@
 // Puts the program together: a worker for each endpoint, and the server for reports.
 import process from 'node:process';
-import { OptionError, Worker, run } from 'jobq';
+import { OptionError, Worker, run } from 'jobq-client';
 import pg from 'pg';
 import { Circuit } from './circuit.js';
 import { Delivery, errorDetails } from './delivery.js';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import process from 'node:process';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { enqueueMany } from 'jobq';
+import { enqueueMany } from 'jobq-client';
 import { newDatabase } from '../../node/test/server.mjs';
 import { configurationFor, freePort, json, newSecret, receiver, report, start } from './harness.mjs';
 

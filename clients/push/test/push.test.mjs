@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import process from 'node:process';
 import { test } from 'node:test';
-import { enqueue, enqueueMany } from 'jobq';
+import { enqueue, enqueueMany } from 'jobq-client';
 import { becomesTrue, gate, newDatabase, reaches } from '../../node/test/server.mjs';
 import { keyOf } from '../src/signature.js';
 import { configurationFor, freePort, json, newSecret, pushing, receiver, secret, start } from './harness.mjs';

@@ -1,7 +1,7 @@
 // Receivers that answer 202 and report the result of the job later, on a server.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { enqueue } from 'jobq';
+import { enqueue } from 'jobq-client';
 import pg from 'pg';
 import { becomesTrue, gate, newDatabase, reaches } from '../../node/test/server.mjs';
 import { configurationFor, freePort, json, newSecret, pushing, receiver, report } from './harness.mjs';
