@@ -36,7 +36,7 @@ $primary->wait_for_catchup($standby);
 
 # Every function and procedure with arguments for a call, and whether it may write. The functions in @reads are volatile but do not
 # write.
-my @reads = qw(jobq_explain jobq_explain_queue jobq_access jobq_workers jobq_metrics jobq_prometheus jobq_wait_job);
+my @reads = qw(jobq_explain jobq_explain_queue jobq_access jobq_workers jobq_workers_wanted jobq_metrics jobq_prometheus jobq_wait_job);
 my @functions = split /\n/, value($standby, 'work', qq{
     SELECT p.proname, p.provolatile = 'v', CASE p.prokind WHEN 'p' THEN 'CALL ' ELSE 'SELECT ' END || p.proname || '(' ||
            coalesce(string_agg(format('%s => %L::%s', a.name, CASE WHEN a.name = 'queue' THEN 'q' WHEN a.name = 'job_id' THEN '$job' WHEN a.name = 'timeout' THEN '300 ms'

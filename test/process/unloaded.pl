@@ -174,6 +174,7 @@ my @calls = (
     [ q{SELECT jobq_drop_handler('ops', 'handled')},                                          't' ],
     [ q{SELECT count(*) FROM jobq_heartbeat_many('{}', '{}', '{"worker_id": "w", "queues": ["ops"]}')},      '0' ],
     [ q{SELECT count(*) FROM jobq_workers()},                                                 '0' ],
+    [ q{SELECT jobq_workers_wanted('nowhere')},                                                '0' ],
     [ q{SELECT way FROM jobq_access()},                                                       'direct' ],
     [ q{SELECT value FROM jobq_metrics() WHERE name = 'jobq_jobs' AND labels = '{"queue": "ops", "status": "pending"}'}, '' ],
     [ q{SELECT string_agg(m.value::text, ' ') FROM jobq_metrics() m WHERE name LIKE '%\_total' AND name NOT LIKE '%skipped%'}, '' ],
