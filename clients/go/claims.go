@@ -10,10 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// looksEvery is the time between two checks for jobs of the queues that the worker does not claim.
+// looksEvery is the time between two checks for jobs in the worker's queues that no handler of this worker can process.
 const looksEvery = 10 * time.Minute
 
-// claims is what the goroutine that claims remembers.
+// claims is the state of the goroutine that claims jobs.
 type claims struct {
 	link            link
 	wait            time.Duration
@@ -59,7 +59,7 @@ func (w *Worker) pause(length time.Duration) {
 	}
 }
 
-// claim claims jobs, and starts their handlers. If there are none, it waits until there may be some.
+// claim claims jobs, and starts their handlers. If no job is claimable, it waits until a job may be claimable.
 func (w *Worker) claim(room int) error {
 	w.hand.claims.expect(0)
 	w.lookForOthers()
@@ -140,7 +140,8 @@ func (w *Worker) waitInServer(room int) error {
 }
 
 // lookForOthers logs which jobs wait in the queues that have no kind, or a kind without a handler here. It reads at most a thousand jobs
-// of each lane. If the role cannot read the tables, only the first check runs.
+// of each lane. If the role cannot read the tables, the first check
+// fails, and the worker does not check again.
 func (w *Worker) lookForOthers() {
 	if w.claims.neverLooks || time.Now().Before(w.claims.lookAt) {
 		return

@@ -92,10 +92,10 @@ func bounded(details map[string]any) (string, error) {
 			return text.String(), nil
 		}
 	}
-	return "", fmt.Errorf("they take more than %d bytes as JSON", mostDetails)
+	return "", fmt.Errorf("the details take more than %d bytes as JSON", mostDetails)
 }
 
-// shortened returns the text, or its beginning and its end, because a stack trace names the error at one of them.
+// shortened returns the text, or its beginning and its end, because a stack trace names the error either at the beginning or at the end.
 func shortened(text string, most int) string {
 	chars := []rune(text)
 	if len(chars) <= most {

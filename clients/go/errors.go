@@ -12,7 +12,7 @@ import (
 var (
 	// ErrCanceled means that the job was canceled.
 	ErrCanceled = errors.New("the job was canceled")
-	// ErrLost means that the lease of the job is lost, so the job belongs to another worker.
+	// ErrLost means that the lease of the job is lost, so the worker no longer holds the job.
 	ErrLost = errors.New("the lease of the job is lost")
 	// ErrStopping means that the worker stops and the grace period is over.
 	ErrStopping = errors.New("the worker is stopping")

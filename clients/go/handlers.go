@@ -32,7 +32,7 @@ func Handle[P, R any](worker *Worker, kind Kind[P], handler func(ctx context.Con
 	})
 }
 
-// Handle registers the handler of a kind. The kind "" is that of jobs without a kind. Handle panics if the kind already has a handler.
+// Handle registers the handler of a kind. The kind "" stands for jobs without a kind. Handle panics if the kind already has a handler.
 func (w *Worker) Handle(kind string, handler HandlerFunc) {
 	if handler == nil {
 		panic(fmt.Sprintf("jobq: the handler of kind %q is nil", kind))

@@ -35,8 +35,8 @@ func (w *Worker) heartbeatAll(ctx context.Context) {
 	}
 }
 
-// heartbeatDue returns the first error; heartbeats that were not sent stay due. It sends the heartbeats of all jobs before progress,
-// because progress may fail if its shard is down, and must not delay heartbeats.
+// heartbeatDue sends all heartbeats, progress, and log lines that are due. It stops at the first error and returns it; the rest stays
+// due. It sends the heartbeats of all jobs before progress, because progress may fail if its shard is down, and must not delay heartbeats.
 func (w *Worker) heartbeatDue(linesAt *time.Time) error {
 	w.beating.Lock()
 	defer w.beating.Unlock()

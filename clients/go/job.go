@@ -68,7 +68,7 @@ func (j *Job) SetProgress(value any) error {
 	return nil
 }
 
-// isStop returns whether the error says that the handler has stopped because it should.
+// isStop returns whether the handler stopped because its context was canceled.
 func isStop(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, ErrCanceled) || errors.Is(err, ErrStopping)
 }

@@ -26,7 +26,7 @@ type Options struct {
 	Queues []string
 	// Slots is the maximum number of handlers that run at the same time, 1 to 1000. The default is 1.
 	Slots int
-	// Batch is the maximum number of jobs per claim, 1 to 1000. The default is Slots.
+	// Batch is the maximum number of jobs per claim, 1 to 1000. The default is 1000. A claim never takes more jobs than there are free slots.
 	Batch int
 	// Versions are the job versions that the worker accepts. The default is any version.
 	Versions []int32

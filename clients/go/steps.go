@@ -14,7 +14,7 @@ import (
 // slots. A function that runs in a transaction of the pool must use this transaction instead of the pool.
 func (j *Job) Pool() *pgxpool.Pool { return j.worker.handlerPool }
 
-// Completing commits the writes of the function together with the completion of the job, or neither. The result of the function becomes
+// Completing commits the writes of the function and the completion of the job in one transaction. The result of the function becomes
 // the result of the job. If the lease is lost, everything is rolled back, and the error is ErrLost. After an error, the attempt is not
 // over, so the handler returns the error.
 func (j *Job) Completing(ctx context.Context, function func(tx pgx.Tx) (any, error)) error {
@@ -99,8 +99,8 @@ func (j *Job) ask(ctx context.Context, statement string, arguments ...any) (save
 	return saved, state, nil
 }
 
-// Step calls the function once, even if the job is retried: the writes of the function commit together with its result, which later
-// attempts return without a call.
+// Step commits the writes of the function once, together with its result. Later attempts of the job return the result without a call. If
+// the transaction fails, the next attempt calls the function again.
 func Step[R any](ctx context.Context, job *Job, name string, function func(tx pgx.Tx) (R, error)) (R, error) {
 	var result R
 	saved, state, err := job.ask(ctx, "SELECT state, result::text FROM jobq_step($1, $2, $3)", name)
@@ -116,7 +116,7 @@ func Step[R any](ctx context.Context, job *Job, name string, function func(tx pg
 	return result, json.Unmarshal([]byte(*saved), &result)
 }
 
-// Sleep returns nil if the delay of this name is over. Before, the error is ErrWaiting, and the job runs again when the delay is over.
+// Sleep returns nil after the delay with this name has elapsed. Until then, it returns ErrWaiting, and the job runs again after the delay.
 func (j *Job) Sleep(ctx context.Context, name string, delay time.Duration) error {
 	_, _, err := j.ask(ctx, "SELECT jobq_sleep($1, $2, $3, $4::text::interval), NULL::text", name, seconds(delay))
 	return err

@@ -27,7 +27,7 @@ func notifySystemd(state string) {
 	}
 }
 
-// watchdogTime returns after how much silence systemd ends this process, or 0.
+// watchdogTime returns the time without a notification after which systemd kills this process, or 0.
 func watchdogTime() time.Duration {
 	if process := os.Getenv("WATCHDOG_PID"); process != "" && process != strconv.Itoa(os.Getpid()) {
 		return 0

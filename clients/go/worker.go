@@ -200,7 +200,7 @@ func (w *Worker) wake() {
 		_, err := conn.Exec(ctx, "SELECT jobq_wake($1)", w.options.WorkerID)
 		return err
 	}); err != nil {
-		w.log.Warn("the wait could not be woken", "error", describe(err))
+		w.log.Warn("could not end the wait for jobs", "error", describe(err))
 	}
 }
 
@@ -247,7 +247,7 @@ func (w *Worker) giveBack() (failure error) {
 }
 
 func (w *Worker) couldNotReport(job *Job) {
-	w.logOf(job).Error("could not be reported")
+	w.logOf(job).Error("the outcome of the job could not be reported")
 	w.unreported.Store(true)
 }
 

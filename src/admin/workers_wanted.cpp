@@ -21,11 +21,13 @@ namespace jobq {
 
 namespace {
 
-// Bounds of the numbers of lanes, of concurrency keys, and of jobs per lane or key that are counted, and of jobs
-// without a concurrency key that are searched for in a lane.
+// Maximum number of lanes whose jobs are counted.
 constexpr int64 kLanes = 100;
+// Maximum number of concurrency keys whose jobs are counted.
 constexpr int64 kKeys = 1000;
+// Maximum number of jobs that are counted per lane or key.
 constexpr int64 kCountedJobs = 1000;
+// Maximum number of jobs of a lane that are read to find jobs without a concurrency key.
 constexpr int64 kSearchedJobs = 10000;
 constexpr int64 kNoLimit = std::numeric_limits<int64>::max() / 2;
 
@@ -37,7 +39,7 @@ constexpr int64 kNoLimit = std::numeric_limits<int64>::max() / 2;
     " ORDER BY d.lane LIMIT $2)"
 #define IN_CLAIM_ORDER " ORDER BY j._lane, j.priority, j.run_at, j.id LIMIT "
 
-// The next statements count the claimable jobs of each lane, up to $3: all jobs, and the jobs without a concurrency
+// count_lanes counts the claimable jobs of each lane, up to $3. count_keyless counts only jobs without a concurrency
 // key.
 Statement count_lanes = {
     "SELECT l.kind, l.limits, NULL::text, n.jobs FROM " LANES_FOR_WORKERS
@@ -91,7 +93,7 @@ struct Subject {
     TimestampTz now;
 };
 
-// How many more jobs a limit allows to start.
+// How many more jobs can start under a limit.
 struct LimitRoom {
     SlotOf of;
     std::string_view name;
@@ -103,7 +105,7 @@ int64 free_slots(const Subject &subject, const QueueLimit &limit, SlotOf of, std
     return Max(limit.max_running - running_under({subject.queue_text, of, make_text(name)}), 0);
 }
 
-// Returns how many jobs the rate of the limit allows to start within the target.
+// Returns how many jobs can start within the target under the rate of the limit.
 int64 starts_within(const Subject &subject, const QueueLimit &limit, SlotOf of, std::string_view name) {
     if (limit.rate.interval == 0 || !shared_memory_ready()) return kNoLimit;
     const int64 id = limit_id(of, subject.name, name);
@@ -149,7 +151,7 @@ void add_startable(const Subject &subject, const Row &row, Notes<LimitRoom> *kno
     *startable += jobs;
 }
 
-// Returns how many claimable jobs the limits of keys and kinds and the named limits allow to start at the same time.
+// Returns how many claimable jobs can start at the same time under the limits of keys and kinds and the named limits.
 // The result is exact up to `needed`, except that some lanes, keys, and jobs are left out if there are many.
 int64 startable_jobs(const Subject &subject, int64 needed) {
     const bool by_key = key_limit_count(*subject.queue) > (limit_of_queue(*subject.queue) != nullptr ? 1 : 0);

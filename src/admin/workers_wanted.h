@@ -1,5 +1,5 @@
-// Finds how many workers a queue needs, for an autoscaler that calls again and again: the cost does not depend on the
-// number of jobs in the table. Call it inside with_owner_spi().
+// Computes how many workers a queue needs. An autoscaler calls this often, so the cost does not grow with the number of
+// jobs in the table. Call it inside with_owner_spi().
 #pragma once
 
 #include "compat/pg.h"

@@ -60,7 +60,8 @@ bool ToastReader::read_chunks(Oid value_id, Size size, char *to) {
     Size copied = 0;
     while (copied < size && index_getnext_slot(scan_, ForwardScanDirection, chunk_)) {
         bool is_null = false;
-        auto *chunk = static_cast<varlena *>(static_cast<void *>(DatumGetPointer(slot_getattr(chunk_, kChunk, &is_null))));
+        auto *chunk =
+            static_cast<varlena *>(static_cast<void *>(DatumGetPointer(slot_getattr(chunk_, kChunk, &is_null))));
         if (is_null || VARATT_IS_EXTERNAL(chunk) || VARATT_IS_COMPRESSED(chunk)) return false;
         const Size length = VARSIZE_ANY_EXHDR(chunk);
         if (length > size - copied) return false;

@@ -9,7 +9,7 @@ namespace jobq {
 // for each value, which takes a third of its instructions. A ToastReader does this once.
 class ToastReader {
  public:
-    // Returns the whole value: the argument itself if the row contains the value uncompressed, otherwise a copy. An
+    // Returns the whole value, which is a copy if the row does not contain it in the form that functions expect. An
     // active snapshot must see the row.
     varlena *read(Relation table, Datum value);
     // Must be called after the last read, unless an error ends the transaction.

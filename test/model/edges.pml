@@ -1,4 +1,4 @@
-/* Dependencies and awaited jobs: who notices that a target has ended. docs/internals/models.md explains this model.
+/* Dependencies and awaited jobs: how a dependent learns that a target has ended. docs/internals/models.md explains this model.
  *
  * Job D depends on T1 and T2. With CHAIN, job E depends on D. With AWAIT, job A runs and then awaits T1. With BY_HAND, D depends on
  * T2 only, and a session adds the edge to T1 with plain SQL. With LOCKED, a session locks D and changes nothing. A target completes

@@ -1,4 +1,4 @@
-/* The line of one group: who makes the next job the head. docs/internals/models.md explains this model.
+/* The line of one group: which transaction makes the next job the head. docs/internals/models.md explains this model.
  *
  * Each job is enqueued by its own producer, in any order. A worker runs the head. The transaction that ends the head makes the next
  * job the head, or leaves the group to the promoter. The second promoter is a session that calls jobq_tick().
@@ -39,7 +39,7 @@
 #define TICKS 1
 #endif
 
-#define NOBODY 9 /* also an id that is higher than all ids */
+#define NO_JOB 9 /* also an id that is higher than all ids */
 #define FREE 0
 #define PREPARED 99
 
@@ -69,13 +69,13 @@ byte tick_count;
 #define ALL_OVER (status[0] == over && status[1] == over && status[2] == over)
 #define ONE_HEAD assert((status[0] == head) + (status[1] == head) + (status[2] == head) <= 1)
 #define FIRST_FROM(start) (start <= 0 && seen[0] == waiting -> 0 : \
-    (start <= 1 && seen[1] == waiting -> 1 : (start <= 2 && seen[2] == waiting -> 2 : NOBODY)))
-#define SEEN_HEAD (seen[0] == head -> 0 : (seen[1] == head -> 1 : (seen[2] == head -> 2 : NOBODY)))
+    (start <= 1 && seen[1] == waiting -> 1 : (start <= 2 && seen[2] == waiting -> 2 : NO_JOB)))
+#define SEEN_HEAD (seen[0] == head -> 0 : (seen[1] == head -> 1 : (seen[2] == head -> 2 : NO_JOB)))
 #else
 #define ALL_OVER (status[0] == over && status[1] == over)
 #define ONE_HEAD assert((status[0] == head) + (status[1] == head) <= 1)
-#define FIRST_FROM(start) (start <= 0 && seen[0] == waiting -> 0 : (start <= 1 && seen[1] == waiting -> 1 : NOBODY))
-#define SEEN_HEAD (seen[0] == head -> 0 : (seen[1] == head -> 1 : NOBODY))
+#define FIRST_FROM(start) (start <= 0 && seen[0] == waiting -> 0 : (start <= 1 && seen[1] == waiting -> 1 : NO_JOB))
+#define SEEN_HEAD (seen[0] == head -> 0 : (seen[1] == head -> 1 : NO_JOB))
 #endif
 
 inline lock(j) { locker[j] = _pid + 1; written[j] = status[j] }
@@ -96,11 +96,11 @@ inline forget_snapshot() {
 }
 
 /* src/groups/line_start.cpp:begin_line_look, src/groups/line_start.cpp:keep, src/groups/line_start.cpp:drop_line_starts */
-inline begin_look() { if :: looks == 0 -> published = NOBODY :: else fi; looks++ }
+inline begin_look() { if :: looks == 0 -> published = NO_JOB :: else fi; looks++ }
 inline keep_look(first, whole) {
     if
-    :: first == NOBODY
-    :: first != NOBODY ->
+    :: first == NO_JOB
+    :: first != NO_JOB ->
 #ifndef looks_not_announced
         when(published < first, first = published);
 #endif
@@ -157,7 +157,7 @@ proctype Ender(byte j) {
 end:
     atomic {
         locker[j] == FREE && status[j] == head ->
-        lock(j); written[j] = over; at_crash = crashes; next = NOBODY; first = NOBODY;
+        lock(j); written[j] = over; at_crash = crashes; next = NO_JOB; first = NO_JOB;
         logged = true /* src/job/change_job.cpp:log_change */
     }
 #if MISHAPS > 0
@@ -186,7 +186,7 @@ end:
         first = next;
         whole = line_start == 0;
         forget_snapshot();
-        when(next == NOBODY, goto commit)
+        when(next == NO_JOB, goto commit)
     }
 #ifndef succession_counted_late
     atomic {
@@ -206,7 +206,7 @@ end:
 #ifndef succession_counted_late
             going_on--; ended++;
 #endif
-            next = NOBODY
+            next = NO_JOB
         fi
     }
 
@@ -216,13 +216,13 @@ commit:
         :: at_crash != crashes -> goto again
         :: at_crash == crashes ->
             when(HOLDS(j), become_visible(j));
-            when(next != NOBODY, become_visible(next));
+            when(next != NO_JOB, become_visible(next));
             ONE_HEAD;
-            when(next == NOBODY, goto keep)
+            when(next == NO_JOB, goto keep)
         :: at_crash == crashes && MISHAP;
             when(HOLDS(j), unlock(j));
             if
-            :: next != NOBODY ->
+            :: next != NO_JOB ->
                 unlock(next);
                 going_on--; ended++
             :: else
@@ -233,7 +233,7 @@ commit:
     }
     atomic { /* src/groups/successors.cpp:end_successions */
         if
-        :: at_crash == crashes && next != NOBODY ->
+        :: at_crash == crashes && next != NO_JOB ->
 #ifndef succession_counted_late
             going_on--;
 #endif
@@ -291,7 +291,7 @@ end:
         promoter_lock == FREE && ((tick && tick_count < TICKS) || (!tick && (listed || list_search || again || search))) ->
         promoter_lock = _pid + 1;
 #endif
-        at_crash = crashes; next = NOBODY; first = NOBODY;
+        at_crash = crashes; next = NO_JOB; first = NO_JOB;
         when(tick, tick_count++);
         when(last_promoter != _pid + 1, remembers = false);
         last_promoter = _pid + 1
@@ -336,7 +336,7 @@ end:
             skip
 #else
             if
-            :: seen_head != NOBODY ->
+            :: seen_head != NO_JOB ->
                 remembers = true; known_head = seen_head; known_ended = mark_ended; known_going_on = mark_going_on;
                 end_look(); forget_snapshot();
                 goto free
@@ -348,7 +348,7 @@ end:
         next = (believes -> FIRST_FROM(line_start) : FIRST_FROM(0));
         first = next;
         forget_snapshot();
-        when(next == NOBODY, end_look(); goto free)
+        when(next == NO_JOB, end_look(); goto free)
     }
     atomic { /* src/groups/line.cpp:make_head */
         if
@@ -357,7 +357,7 @@ end:
             lock(next); written[next] = head;
             remembers = true; known_head = next; known_ended = mark_ended; known_going_on = mark_going_on
         :: else ->
-            next = NOBODY;
+            next = NO_JOB;
             again = !tick /* src/groups/unblock.cpp:look_again */
         fi
     }
@@ -368,10 +368,10 @@ end:
         if
         :: at_crash != crashes -> goto abandon
         :: at_crash == crashes ->
-            when(next != NOBODY, become_visible(next));
+            when(next != NO_JOB, become_visible(next));
             ONE_HEAD
         :: at_crash == crashes && MISHAP; /* src/groups/unblock.cpp:undo_unblocking */
-            when(next != NOBODY, unlock(next));
+            when(next != NO_JOB, unlock(next));
             end_look();
             remembers = false;
 #ifndef taken_entries_lost

@@ -18,7 +18,7 @@
  * defect lease_not_recorded MISHAPS=0: a claim neither records its lease in shared memory nor adds the job to the rescue index
  * defect young_seen_too_early MISHAPS=0: the background worker also looks at leases whose claims are not visible yet
  * defect young_ended_early MISHAPS=1: the entry of a lease is deleted before the transaction that ends the lease is visible
- * defect no_search_after_crash MISHAPS=2: nobody searches the table for running jobs after shared memory was lost
+ * defect no_search_after_crash MISHAPS=2: no process searches the table for running jobs after shared memory was lost
  * defect prepared_not_indexed MISHAPS=2: PREPARE TRANSACTION does not add the jobs that it has claimed to the rescue index
  */
 
@@ -34,7 +34,7 @@
 #define ATTEMPTS 2 /* max_attempts */
 #define BEATS 1    /* heartbeats in one run */
 
-#define NOBODY 255
+#define NO_WORKER 255
 #define NO_LEASE 0
 #define FREE 0      /* no transaction holds the row */
 #define PREPARED 99 /* a prepared transaction holds the row */
@@ -166,7 +166,7 @@ Row nothing; /* never written */
 /* src/core/life.cpp:follow_status: only a running job has a lease. */
 inline leave_running(j, to) {
     written[j].status = to; written[j].lease = NO_LEASE; written[j].indexed = false; written[j].expired = false;
-    written[j].holder = NOBODY;
+    written[j].holder = NO_WORKER;
     end_lease(j)
 }
 /* src/core/retry.cpp:after_failure, src/core/retry.cpp:after_loss */
@@ -420,7 +420,7 @@ init {
     atomic {
         do
         :: i < JOBS ->
-            row[i].status = pending; row[i].holder = NOBODY; young[i] = none; i++
+            row[i].status = pending; row[i].holder = NO_WORKER; young[i] = none; i++
         :: else -> break
         od;
         i = 0;

@@ -215,7 +215,7 @@ class Worker(Session):
         self.rows("INSERT INTO effects SELECT c.job_id, 0 FROM jobq_complete_many(%s, %s) c WHERE c.completed RETURNING 1", list(jobs), list(leases))
 
     def complete_and_claim(self, held):
-        """A lost lease is only a warning, so that each lease is checked first."""
+        """Checks each lease first, because a lost lease causes only a warning."""
         jobs, leases = zip(*held)
         with self.conn.transaction():
             states = self.rows("SELECT state FROM jobq_heartbeat_many(%s, %s)", list(jobs), list(leases))

@@ -26,7 +26,7 @@ MEANING = {
     "evictions": "evictions from shared memory per day", "wal": "WAL per job", "memory": "private memory of processes",
     "used": "memory contexts", "time": "times in relation to a plain statement",
 }
-# Times depend on the machine, so that they are judged only in a long run. The times in milliseconds are only reported.
+# Times depend on the machine, so they are judged only in a long run. The times in milliseconds are only reported.
 LONG_ONLY = ("time",)
 
 RELATIONS = """

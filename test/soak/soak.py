@@ -29,7 +29,7 @@ from support import Results  # noqa: E402
 
 WEEK = 15               # days from one restart, with REINDEX, to the next
 PATIENCE = 120          # seconds without progress, after which the run fails
-# Full-page images depend on the time of checkpoints, so that they would hide a trend of the WAL per job.
+# The times of checkpoints change the number of full-page images, which would hide a trend of the WAL per job.
 CONF = """
 fsync = off
 full_page_writes = off

@@ -39,7 +39,7 @@ def pair_slopes(segment):
 
 
 def sen_slope(segments):
-    """Returns the slope and the lower end of its 95 % confidence interval (Sen 1968), or None if a segment has no two values."""
+    """Returns the slope and the lower end of its 95 % confidence interval (Sen 1968), or None if no segment has two values."""
     slopes = sorted(slope for segment in segments for slope in pair_slopes(segment))
     if not slopes:
         return None

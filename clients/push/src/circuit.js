@@ -4,10 +4,10 @@
 export class Circuit {
     #state = 'closed';
     #failures = 0;
-    #generation = 0;    // ignores deliveries that began in an earlier state
+    #generation = 0;    // number of state changes; a delivery that began in an earlier state does not count
     #timer;
 
-    /** failures, openFor: the option circuit. slots: the concurrency. setSlots(number): changes that of the worker. */
+    /** failures, openFor: the option circuit. slots: the concurrency. setSlots(number): sets the number of slots of the worker. */
     constructor({ failures, openFor, slots, setSlots, log, timer = setTimeout }) {
         Object.assign(this, { failures, openFor, slots, setSlots, log, timer });
     }
@@ -16,7 +16,7 @@ export class Circuit {
         return this.#state;
     }
 
-    /** Called when a delivery begins. Returns a function to call with whether the endpoint answered. */
+    /** Called when a delivery begins. Returns a function; call it with true if the endpoint has answered, and otherwise with false. */
     begin() {
         const generation = this.#generation;
         return (succeeded) => {

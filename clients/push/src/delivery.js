@@ -113,8 +113,8 @@ export class Delivery {
     }
 
     /**
-     * Returns the id of the report for which this attempt already waits. The progress says so. An operator can run a job that waited
-     * again with another payload, which must be posted.
+     * Returns the id of the report that this attempt already waits for, which is in the progress of the job. Compares the payload, too,
+     * because an operator can change the payload of a waiting job, and the changed job must be posted again.
      */
     #acceptedReport(job) {
         const { report, payload } = job.progress?.jobq_push ?? {};

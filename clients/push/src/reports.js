@@ -40,7 +40,7 @@ export function reportOf(body) {
 export class Reports {
     #server = http.createServer({ requestTimeout: 30_000 }, (request, response) => this.#answer(request, response));
 
-    /** endpoints: those of the configuration. path: of the option reports.url. query(text, values): the database, returns rows. */
+    /** endpoints: the configured endpoints. path: the path of the option reports.url. query(text, values): runs a statement and returns its rows. */
     constructor({ endpoints, path, query, log, clock = () => Date.now() / 1000 }) {
         Object.assign(this, { query, log, clock });
         this.endpoints = new Map(endpoints.map((endpoint) => [`${path}/${endpoint.name}`, endpoint]));

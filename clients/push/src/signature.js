@@ -24,7 +24,7 @@ export function signed(keys, id, body, now) {
     };
 }
 
-/** Returns why the headers do not sign the body, or undefined if one of the signatures is that of one of the keys. */
+/** Returns why the headers do not sign the body, or undefined if at least one signature was made with one of the keys. */
 export function forgery(keys, headers, body, now) {
     const { 'webhook-id': id, 'webhook-timestamp': timestamp, 'webhook-signature': signatures } = headers;
     if (!id || !timestamp || !signatures) return 'the headers webhook-id, webhook-timestamp, and webhook-signature are required';

@@ -258,7 +258,7 @@ class ProgramTest(Base):
         out, err = self.end(process, 1, signal.SIGTERM)
         found = [json.loads(line) for line in out.splitlines()]
         [limit] = [report for report in found if report["law"] == "limit exceeded"]
-        self.assertEqual((limit["job"], limit["text"]), (1003, "job 1003 runs beside [1001, 1002] of ('full', '', ''), limit 2"))
+        self.assertEqual((limit["job"], limit["text"]), (1003, "job 1003 was claimed while jobs [1001, 1002] of ('full', '', '') were running, limit 2"))
         self.assertEqual([(row["row"], row["id"], row["lease"]) for row in limit["changes"]], [("jobs", 1003, 73), ("jobs", 1001, 71), ("jobs", 1002, 72)])
         self.assertRegex(limit["changes"][0]["lsn"], r"\A[0-9A-F]+/[0-9A-F]+\Z")
         self.assertIn("1 x limit exceeded", err)

@@ -28,7 +28,7 @@ class Knowledge:
     """What the auditor cannot read from the changes. The tests of jobq know more, from what their clients have recorded."""
 
     def in_force(self, change: Change) -> Optional[float]:
-        """When every statement that began afterward obeyed the setting, in seconds."""
+        """Returns the time in seconds after which every new statement obeys the changed setting, or None if it is unknown."""
         return change.time + GRACE
 
     def asked(self, span: Span) -> Optional[float]:
@@ -71,7 +71,7 @@ class Book:
         self.spans: Dict[int, Span] = {}      # the current leases
         self.fresh: Set[int] = set()          # unfinished jobs that have certainly not ended before
         self.ended = Recent(MOST_ENDED)       # job: its End
-        self.horizon: Place = START           # no transaction that has not been read yet has written anything before
+        self.horizon: Place = START           # position before which no unread transaction has written anything
         self.forgotten = 0
         self.on_violation = on_violation
         self._reported = Recent(MOST_REPORTED)

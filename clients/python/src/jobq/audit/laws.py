@@ -64,7 +64,7 @@ class Auditor:
         return transaction
 
     def forget(self, horizon: Place) -> None:
-        """Forgets what concerns only moments before `horizon`, at or after which all transactions wrote that have not been read yet."""
+        """Forgets facts that matter only before `horizon`. Every unread transaction has written all of its changes at or after `horizon`."""
         self.book.horizon = horizon
         self.book.forget()
         for law in (self.groups, self.limits, self.keys, self.edges, self.steps):
@@ -130,7 +130,7 @@ class _Leases:
                 self._judge_end(span, rows.pop((span.job, span.lease or 0), []))
         for (job, lease), attempts in rows.items():
             outcomes = [change.row.outcome for change in attempts]
-            report("unexplained lease", job, f"job {job} lease {lease}: a row {outcomes} of an attempt that did not end then", *attempts)
+            report("unexplained lease", job, f"job {job}: jobq.attempts has rows {outcomes} for lease {lease}, but this transaction did not end the lease", *attempts)
 
     def _judge_end(self, span: Span, attempts: List[Change]) -> None:
         assert span.end is not None and span.end.before is not None
@@ -141,7 +141,7 @@ class _Leases:
         if after is not None and after.status == "processing":
             return   # the next lease is the violation
         if len(outcomes) != (0 if completed else 1):
-            self.book.report("unexplained lease", span.job, f"{name} ended {end.statuses()[1]}, attempts {outcomes}", *changes)
+            self.book.report("unexplained lease", span.job, f"{name} ended with status {end.statuses()[1]} and the attempts {outcomes}", *changes)
         elif completed:
             if after is not None and after.completed_lease not in (None, span.lease):
                 self.book.report("stale lease accepted", span.job, f"{name} was completed with lease {after.completed_lease}", *changes)
@@ -151,7 +151,7 @@ class _Leases:
             if outcomes[0] == "lost" and not self.book.is_handled(span) and before.last_heartbeat is not None:
                 silent = end.change.time - seconds(before.last_heartbeat)
                 if silent < interval(before.lease_timeout):
-                    self.book.report("robbed", span.job, f"{name} {silent:.3f} s after its last heartbeat", *changes)
+                    self.book.report("robbed", span.job, f"{name} was taken away {silent:.3f} s after the last heartbeat", *changes)
 
 
 class _Keys:
@@ -181,7 +181,7 @@ class _Keys:
             others = [other for other in self.holders.get(key, {}) if other != job] if key else []
             if key and others:
                 held = self.holders[key]
-                self.book.report("key doubled", job, f"job {job} took {key} from {others}", held[job], *(held[other] for other in others))
+                self.book.report("key doubled", job, f"job {job} has the key {key}, which jobs {others} also have", held[job], *(held[other] for other in others))
 
     def forget(self) -> None:
         if len(self.keys) > len(self.book.jobs):

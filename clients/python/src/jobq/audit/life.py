@@ -7,6 +7,7 @@ transaction writes after its commit, so this order is exact.
 from __future__ import annotations
 
 import math
+import re
 from collections import OrderedDict
 from datetime import datetime
 from functools import lru_cache
@@ -64,8 +65,8 @@ class Step:
     __slots__ = ("before", "after", "change", "known")
 
     def __init__(self, before: Optional[Job], change: Change, known: bool = True) -> None:
-        self.before = before                                                       # None: the job did not exist, or
-        self.known = known                                                         # if not known, it existed but was not running
+        self.before = before   # None: there was no earlier version, or it is unknown
+        self.known = known     # False: the job may have existed although the book does not know it; it was not running then
         self.after: Optional[Job] = None if change.deleted else change.row
         self.change = change
 
@@ -89,7 +90,8 @@ class Span:
         self.end: Optional[Step] = None
 
     def covers(self, change: Change) -> bool:
-        """Whether the span includes the moment at which `change` is written. For the transaction that ends it, it ends at once."""
+        """Whether the span includes the moment at which `change` is written. Within the transaction that ends the span, the span
+        ends at the moment of the write instead of at the commit."""
         if self.start.change.place >= change.place:
             return False
         if self.end is None:
@@ -102,7 +104,7 @@ class Span:
 
 
 class Held:
-    """The spans that concern one thing, such as a limit: those that go on, and those that have ended but not for every transaction."""
+    """The spans of one limit or group: the current spans, and ended spans that an unread transaction may still have seen as current."""
 
     def __init__(self) -> None:
         self.current: Dict[int, Span] = {}
@@ -207,13 +209,14 @@ def seconds(timestamp: str) -> float:
 
 
 def interval(text: Optional[str]) -> float:
-    """Converts PostgreSQL's text of an interval below a day to seconds. None: the usual timeout; days: a lease without end."""
+    """Converts PostgreSQL's text of an interval of days and a time to seconds. None: the usual timeout; months: a lease without end."""
     if text is None:
         return DEFAULT_TIMEOUT
-    if "day" in text or "mon" in text or "year" in text:
+    match = re.fullmatch(r"(?:(\d+) days?)? ?(?:(\d+):(\d\d):(\d\d(?:\.\d+)?))?", text)
+    if match is None:
         return math.inf
-    hours, minutes, rest = text.split(":")
-    return int(hours) * 3600 + int(minutes) * 60 + float(rest)
+    days, hours, minutes, rest = (float(number or 0) for number in match.groups())
+    return days * 86400 + hours * 3600 + minutes * 60 + rest
 
 
 def array(text: Optional[str]) -> Set[str]:

@@ -126,8 +126,8 @@ class Limits:
         count = 1 + most(going, change)
         self.most[scope[0] + scope[1]] = max(self.most[scope[0] + scope[1]], count)
         if count > max(values):
-            self.book.report("limit exceeded", span.job, f"job {span.job} runs beside {sorted(other.job for other in going)} of {scope},"
-                             f" limit {max(values)}", change, *(other.start.change for other in going[:20]))
+            self.book.report("limit exceeded", span.job, f"job {span.job} was claimed while jobs {sorted(other.job for other in going)} of {scope}"
+                             f" were running, limit {max(values)}", change, *(other.start.change for other in going[:20]))
 
     def forget(self) -> None:
         for scope, held in list(self.held.items()):

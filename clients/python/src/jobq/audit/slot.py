@@ -156,7 +156,8 @@ class Slot:
             self.retained, self.horizon = row[0], (row[1], 0)
 
     def close(self, connection: psycopg.Connection[Any]) -> None:
-        """Drops what open() has created. `connection` can be another one if that of the slot is broken, which has dropped the slot."""
+        """Drops what open() has created. If the connection of the slot is broken, the server has already dropped
+        the slot, and another connection can drop the publications."""
         if connection is self.connection:
             connection.execute("SELECT pg_catalog.pg_drop_replication_slot(slot_name) FROM pg_catalog.pg_replication_slots"
                                " WHERE slot_name = %s AND active_pid = pg_catalog.pg_backend_pid()", (self.name,))

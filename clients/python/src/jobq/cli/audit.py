@@ -60,6 +60,8 @@ def run(args: argparse.Namespace) -> int:
             audit.follow()
         except slot.NotPossible as problem:
             raise Problem(str(problem), 2) from problem
+        except psycopg.Error as error:
+            audit.cut_short = f"stopped: {message_of(error)}"
         return audit.finish()
 
 
@@ -85,7 +87,7 @@ class Audit:
         self.last_read = time.time()
 
     def follow(self) -> None:
-        """Reads and judges changes until the end. Leaves nothing on the server, however it ends."""
+        """Reads and judges changes until the end. Drops the slot and, if a connection still works, the publications."""
         thread = threading.Thread(target=self._watch, name="jobq audit watch", daemon=True)
         with _signals(self.stop), self._port():
             thread.start()
