@@ -25,8 +25,9 @@ package=$(echo "$top"/RPMS/*/jobq_"$major"-"$version"-*.rpm)
 rpmlint --config rpm/rpmlint.toml rpm/jobq.spec "$package"
 
 below_server() { grep -E "^($("$PG_CONFIG" --pkglibdir)|$("$PG_CONFIG" --sharedir))/" | grep -v '/$' | LC_ALL=C sort; }
-deb=$(echo build/deb/postgresql-"$major"-jobq_*.deb)
-if [ -e "$deb" ]; then
+deb=$(echo build/deb/postgresql-"$major"-jobq_"$version"-*.deb)
+if [[ $deb != *\** ]]; then
+    [ -e "$deb" ] || { echo "rpm: several packages of this version: $deb" >&2; exit 1; }
     diff <(dpkg-deb --fsys-tarfile "$deb" | tar -tf - | sed 's/^\.//' | below_server) <(rpm -qlp "$package" 2>/dev/null | below_server) ||
         { echo "rpm: $deb and $package install different files" >&2; exit 1; }
     echo "installs the same files as $deb"

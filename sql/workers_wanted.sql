@@ -66,6 +66,13 @@ SELECT count(jobq_enqueue('others', options => '{"limits": ["api"]}')) FROM gene
 SELECT count(*) FROM jobq_claim('others', 'w', 4, heartbeat_timeout => '1 hour');
 SELECT jobq_workers_wanted('kinds', duration => '1 hour') AS kinds;
 
+-- If so many lanes have claimable jobs that jobq does not look at all of them, at least one worker is wanted, even if the jobs that jobq
+-- has found cannot start.
+SELECT count(jobq_set_limit('many', kind => 'k' || n, max_running => 0)), count(jobq_enqueue('many', kind => 'k' || n)) FROM generate_series(1, 150) n;
+SELECT jobq_workers_wanted('many') AS unknown;
+SELECT jobq_purge_queue('many', max_jobs => 1000) AS purged;
+SELECT count(jobq_enqueue('many', kind => 'k' || n)) FROM generate_series(1, 99) n;
+SELECT jobq_workers_wanted('many') AS none;
 -- Jobs with a handler run inside the server, so they need no worker.
 CREATE FUNCTION scaled_handler(job jsonb) RETURNS void LANGUAGE sql AS '';
 CREATE ROLE scaled_handlers LOGIN;

@@ -184,7 +184,7 @@ func (w *Worker) complete(job *Job, result *string) error {
 		for !own.sent {
 			batch := w.takeCompletions()
 			if err := sendCompletions(ctx, conn, batch); err != nil {
-				w.queueCompletions(batch...)
+				w.queueCompletions(slices.DeleteFunc(batch, func(one *completion) bool { return one.sent })...)
 				return err
 			}
 		}

@@ -31,26 +31,29 @@ constexpr int64 kCountedJobs = 1000;
 constexpr int64 kSearchedJobs = 10000;
 constexpr int64 kNoLimit = std::numeric_limits<int64>::max() / 2;
 
-// The lanes of queue $1 whose jobs need a worker, because no handler runs them.
+// The lanes of queue $1 that have claimable jobs which need a worker, because no handler runs them.
 #define LANES_FOR_WORKERS                                                                              \
     "(SELECT DISTINCT ON (d.lane) d.lane, d.kind, d.limits"                                            \
     " FROM (SELECT d.lane, d.kind, d.limits FROM jobq.lane_directory d WHERE d.queue = $1 OFFSET 0) d" \
     " WHERE NOT EXISTS (SELECT FROM jobq.handler_settings h WHERE h.queue = $1 AND h.kind = d.kind)"   \
+    " AND EXISTS (SELECT FROM jobq.jobs j WHERE j._lane = d.lane AND j._ready)"                        \
     " ORDER BY d.lane LIMIT $2)"
 #define IN_CLAIM_ORDER " ORDER BY j._lane, j.priority, j.run_at, j.id LIMIT "
 
 // count_lanes counts the claimable jobs of each lane, up to $3. count_keyless counts only jobs without a concurrency
-// key.
+// key among the first $4 jobs of a lane. The last column is true if further jobs were not read.
 Statement count_lanes = {
-    "SELECT l.kind, l.limits, NULL::text, n.jobs FROM " LANES_FOR_WORKERS
+    "SELECT l.kind, l.limits, NULL::text, n.jobs, false FROM " LANES_FOR_WORKERS
     R"( l, LATERAL (SELECT count(*) AS jobs FROM (SELECT FROM jobq.jobs j WHERE j._lane = l.lane AND j._ready)" IN_CLAIM_ORDER
-    "$3) j) n WHERE n.jobs > 0",
+    "$3) j) n",
     {TEXTOID, INT8OID, INT8OID}};
-Statement count_keyless = {"SELECT l.kind, l.limits, NULL::text, n.jobs FROM " LANES_FOR_WORKERS
-                           R"( l, LATERAL (SELECT count(*) AS jobs
+Statement count_keyless = {
+    "SELECT l.kind, l.limits, NULL::text, n.jobs, n.jobs < $3 AND $4 <= (SELECT count(*)"
+    " FROM (SELECT FROM jobq.jobs j WHERE j._lane = l.lane AND j._ready LIMIT $4) j) FROM " LANES_FOR_WORKERS
+    R"( l, LATERAL (SELECT count(*) AS jobs
                     FROM (SELECT FROM (SELECT j.concurrency_key FROM jobq.jobs j WHERE j._lane = l.lane AND j._ready)" IN_CLAIM_ORDER
-                           "$4) j WHERE j.concurrency_key IS NULL LIMIT $3) j) n WHERE n.jobs > 0",
-                           {TEXTOID, INT8OID, INT8OID, INT8OID}};
+    "$4) j WHERE j.concurrency_key IS NULL LIMIT $3) j) n",
+    {TEXTOID, INT8OID, INT8OID, INT8OID}};
 // Counts the claimable jobs of each lane and concurrency key, up to $3. Each step of the recursion looks up the next
 // key in the index.
 #define NEXT_KEY(condition)                                       \
@@ -64,7 +67,7 @@ Statement count_keys = {
            SELECT k.lane, k.kind, k.limits, )" NEXT_KEY(
         R"(j._lane = k.lane AND j.concurrency_key COLLATE "C" > k.key)") R"(
            FROM keys k WHERE k.key IS NOT NULL)
-       SELECT k.kind, k.limits, k.key, n.jobs
+       SELECT k.kind, k.limits, k.key, n.jobs, false
        FROM (SELECT k.lane, k.kind, k.limits, k.key FROM keys k WHERE k.key IS NOT NULL LIMIT $4) k,
             LATERAL (SELECT count(*) AS jobs
                      FROM (SELECT FROM jobq.jobs j
@@ -152,29 +155,34 @@ void add_startable(const Subject &subject, const Row &row, Notes<LimitRoom> *kno
 }
 
 // Returns how many claimable jobs can start at the same time under the limits of keys and kinds and the named limits.
-// The result is exact up to `needed`, except that some lanes, keys, and jobs are left out if there are many.
+// The result is exact up to `needed`, except that some lanes, keys, and jobs are left out if there are many. In that
+// case, the result is at least 1, so that an autoscaler starts a worker, which finds the jobs.
 int64 startable_jobs(const Subject &subject, int64 needed) {
     const bool by_key = key_limit_count(*subject.queue) > (limit_of_queue(*subject.queue) != nullptr ? 1 : 0);
     if (!by_key && subject.queue->kind_limit_count == 0 && subject.queue->named_limit_count == 0) return kNoLimit;
     Notes<LimitRoom> known = {};
     int64 startable = 0;
-    const auto add = [&](Statement &statement, int64 bound) {
+    bool is_complete = true;
+    const auto add = [&](Statement &statement, uint64 most_rows, int64 bound) {
         Params params;
         params.add(PointerGetDatum(subject.queue_text))
             .add(Int64GetDatum(kLanes))
             .add(Int64GetDatum(Min(needed, kCountedJobs)));
         if (bound > 0) params.add(Int64GetDatum(bound));
         const Rows rows = read(statement, params);
-        for (uint64 i = 0; i < rows.size() && startable < needed; i++)
+        is_complete = is_complete && rows.size() < most_rows;
+        for (uint64 i = 0; i < rows.size() && startable < needed; i++) {
             add_startable(subject, rows[i], &known, &startable);
+            is_complete = is_complete && !rows[i].bool_at(5);
+        }
     };
     if (by_key) {
-        add(count_keyless, kSearchedJobs);
-        if (startable < needed) add(count_keys, kKeys);
+        add(count_keyless, kLanes, kSearchedJobs);
+        if (startable < needed) add(count_keys, kKeys, kKeys);
     } else {
-        add(count_lanes, 0);
+        add(count_lanes, kLanes, 0);
     }
-    return startable;
+    return is_complete ? startable : Max(startable, 1);
 }
 
 // Returns the mean running time of the queue's jobs since the totals were last reset, or 0 if none has ended.

@@ -13,8 +13,7 @@ namespace jobq {
 namespace {
 
 // The columns of a TOAST table that a read uses. The key of its index consists of the first two columns.
-constexpr AttrNumber kValueId = 1;
-constexpr AttrNumber kChunk = 3;
+enum ToastColumn : AttrNumber { kValueId = 1, kChunkSeq, kChunk };
 
 }  // namespace
 
@@ -34,7 +33,10 @@ varlena *ToastReader::read(Relation table, Datum value) {
         SET_VARSIZE(result, size + VARHDRSZ);
     // If chunks are missing or damaged, the server's function raises an error that describes the damage.
     if (!read_chunks(place.va_valueid, size, VARDATA(result))) return detoast_attr(stored);
-    return is_compressed ? detoast_attr(result) : result;
+    if (!is_compressed) return result;
+    varlena *decompressed = detoast_attr(result);
+    pfree(result);
+    return decompressed;
 }
 
 // Opens the TOAST table. Returns false if its access method is not heap, because other access methods can store values
@@ -52,14 +54,15 @@ bool ToastReader::open(Oid toast_table) {
     return true;
 }
 
-// Copies the chunks of a value. Returns false if their total length is not `size`.
+// Copies the chunks of a value. Returns false if chunks are missing or damaged.
 bool ToastReader::read_chunks(Oid value_id, Size size, char *to) {
     ScanKeyData key;
     ScanKeyInit(&key, kValueId, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(value_id));
     index_rescan(scan_, &key, 1, nullptr, 0);
     Size copied = 0;
-    while (copied < size && index_getnext_slot(scan_, ForwardScanDirection, chunk_)) {
+    for (int32 seq = 0; copied < size && index_getnext_slot(scan_, ForwardScanDirection, chunk_); seq++) {
         bool is_null = false;
+        if (DatumGetInt32(slot_getattr(chunk_, kChunkSeq, &is_null)) != seq) return false;
         auto *chunk =
             static_cast<varlena *>(static_cast<void *>(DatumGetPointer(slot_getattr(chunk_, kChunk, &is_null))));
         if (is_null || VARATT_IS_EXTERNAL(chunk) || VARATT_IS_COMPRESSED(chunk)) return false;

@@ -61,7 +61,8 @@ def holds(output):
 
 def found(output):
     """Returns what the verifier has found, or None."""
-    violated = re.search(r'^pan:\d+: (.+?)(?: \(at depth \d+\))?$', output, re.M)
+    violated = re.search(r'^pan:\d+: ((?:assertion violated|invalid end state|acceptance cycle|non-progress cycle).*?)(?: \(at depth \d+\))?$',
+                         output, re.M)
     return violated[1] if violated and re.search(r', errors: [1-9]', output) else None
 
 

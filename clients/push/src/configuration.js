@@ -19,7 +19,8 @@ const bytes = (value) => Buffer.byteLength(value);
 
 // Throws unless the value is an object with no other keys. option: empty for the whole file.
 function checkKeys(value, known, option) {
-    if (!isObject(value)) mustBe(option || 'configuration', 'an object', value);
+    if (!isObject(value) && !option) throw new ConfigError('the file must contain an object');
+    if (!isObject(value)) mustBe(option, 'an object', value);
     const unknown = Object.keys(value).find((key) => !known.includes(key));
     if (unknown === undefined) return;
     wrong(option ? `${option}.${unknown}` : unknown, `is unknown; the options here are ${known.join(', ')}`);
@@ -163,8 +164,8 @@ export function parseConfiguration(file) {
     let given;
     try {
         given = JSON.parse(file);
-    } catch (error) {
-        throw new ConfigError(`the file is not valid JSON: ${error.message}`);
+    } catch {
+        throw new ConfigError('the file is not valid JSON');       // the message of the parser would quote the file, which may contain secrets
     }
     checkKeys(given, ['connection', 'allowedHosts', 'allowedHttpHosts', 'allowedAddresses', 'endpoints', 'reports', 'worker'], '');
     checkKeys(given.worker ?? {}, WORKER, 'worker');

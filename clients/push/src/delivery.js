@@ -5,6 +5,8 @@ import { signed } from './signature.js';
 
 const EXCERPT = 500;            // bytes of an answer in the text of an error
 const DETAILS = 4096;           // bytes of an answer in the details of an error
+// JSON.stringify escapes the character 0 and surrogates without a partner, which jsonb rejects. An escaped backslash precedes no escape.
+const NOT_IN_JSONB = /(?<!\\)(\\\\)*\\u(0000|d[89a-f])/i;
 const JSON_TYPE = /^application\/([^;\s]+\+)?json\b/i;
 
 const digest = (text) => createHash('sha256').update(text).digest('hex').slice(0, 16);
@@ -142,9 +144,11 @@ function resultOf(job, { headers, body, truncated }) {
     }
     if (!JSON_TYPE.test(headers['content-type'] ?? '')) return null;
     try {
-        return JSON.parse(body.toString());
+        const result = JSON.parse(body.toString());
+        if (!NOT_IN_JSONB.test(JSON.stringify(result))) return result;
+        job.log('the answer contains a character that jsonb cannot store, so the job has no result', 'warning');
     } catch (error) {
         job.log(`the answer is not valid JSON, so the job has no result: ${error.message}`, 'warning');
-        return null;
     }
+    return null;
 }

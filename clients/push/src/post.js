@@ -9,7 +9,8 @@ const checking = (Agent) => class extends Agent {
     createConnection(options, callback) {
         const socket = super.createConnection(options, callback);
         socket.once('connect', () => {
-            if (!options.addresses.isAllowed(socket.remoteAddress)) socket.destroy(notAllowed(options.host, socket.remoteAddress));
+            const address = socket.remoteAddress;      // undefined if the other end has already closed the connection
+            if (!address || !options.addresses.isAllowed(address)) socket.destroy(notAllowed(options.host, address));
         });
         return socket;
     }

@@ -5,6 +5,7 @@ import { buffer } from 'node:stream/consumers';
 import { eventOf } from './delivery.js';
 import { forgery } from './signature.js';
 
+const MOST_CONNECTIONS = 100;       // each may hold the body of a report whose signature has not been checked yet
 const MOST_BYTES = 1_000_000;       // the default of jobq.max_step_bytes
 const REPORT_ID = /^([1-9]\d{0,18})-\d{1,10}-[0-9a-f]{16}$/;
 
@@ -47,6 +48,7 @@ export class Reports {
     }
 
     listen({ host, port }) {
+        this.#server.maxConnections = MOST_CONNECTIONS;
         return new Promise((resolve, reject) => {
             this.#server.once('error', reject).listen(port, host, resolve);
         });
@@ -68,7 +70,7 @@ export class Reports {
             answer = { error: error.message };
             if (status !== 400 && endpoint) this.log(`endpoint "${endpoint.name}": a report was rejected: ${error.cause?.message ?? error.message}`);
         }
-        response.writeHead(status, { 'content-type': 'application/json', ...(status === 503 && { 'retry-after': '10' }), ...(status === 413 && { connection: 'close' }) });
+        response.writeHead(status, { 'content-type': 'application/json', ...(status === 503 && { 'retry-after': '10' }), ...(!request.complete && { connection: 'close' }) });
         response.end(`${JSON.stringify(answer)}\n`);
     }
 

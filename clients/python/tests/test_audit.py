@@ -139,7 +139,7 @@ class ValuesTest(unittest.TestCase):
         self.assertEqual(seconds("2001-09-09 01:46:40+00"), 1e9)
         self.assertAlmostEqual(seconds("2001-09-09 01:46:40.25+00"), 1e9 + 0.25)
         self.assertEqual((seconds("infinity"), seconds("-infinity"), seconds("294276-12-31 23:59:59+00")), (float("inf"), -float("inf"), float("inf")))
-        self.assertEqual((interval(None), interval("00:01:30.5"), interval("1 day"), interval("3 mons")), (60, 90.5, float("inf"), float("inf")))
+        self.assertEqual((interval(None), interval("00:01:30.5"), interval("1 day"), interval("3 mons")), (60, 90.5, 86400, float("inf")))
 
     def test_arrays(self):
         for text, names in ((None, set()), ("{}", set()), ("{a,b}", {"a", "b"}), (r'{"a,\"b\\",c}', {'a,"b\\', "c"})):
@@ -262,6 +262,19 @@ class ProgramTest(Base):
         self.assertEqual([(row["row"], row["id"], row["lease"]) for row in limit["changes"]], [("jobs", 1003, 73), ("jobs", 1001, 71), ("jobs", 1002, 72)])
         self.assertRegex(limit["changes"][0]["lsn"], r"\A[0-9A-F]+/[0-9A-F]+\Z")
         self.assertIn("1 x limit exceeded", err)
+
+    def test_a_truncated_table(self):
+        process = self.start()
+        for _ in range(2):
+            self.shop.execute("SELECT jobq_enqueue('q', unique_key => 'k')")
+            self.shop.execute("TRUNCATE jobq.jobs, jobq.attempts, jobq.edges, jobq.steps")
+        self.end(process, 0)
+
+    def test_a_server_error(self):
+        process = self.start("--interval", "0.2")
+        self.shop.execute("SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name ~ '^jobq_audit'")
+        out, err = self.end(process, 2, None)
+        self.assertIn("jobq: stopped: ", err)
 
     def test_a_limited_time(self):
         out, err = self.end(self.start("--seconds", "0.5"), 0, None)

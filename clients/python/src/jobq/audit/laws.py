@@ -12,7 +12,7 @@ from .book import Book, Knowledge, Transaction, Violation
 from .groups import Groups
 from .life import FINISHED, OTHER_TRANSITIONS, REMEMBERED, TRANSITIONS, WAITING, Recent, Settings, Span, interval, seconds
 from .limits import Limits
-from .rows import Attempt, Batch, Change, Edge, Job, Place, SavedStep, Schedule, Setting
+from .rows import Attempt, Batch, Change, Edge, Job, Place, SavedStep, Schedule, Setting, Truncation
 
 LAWS = {
     "impossible step": "changes of status that no function and no duty makes",
@@ -41,7 +41,10 @@ class Auditor:
         self.counts: Dict[str, int] = dict.fromkeys(LAWS, 0)
         self._on_violation = on_violation
         self._wanted = frozenset(LAWS if laws is None else laws)
-        self.book = Book(knowledge, self._note, complete, **({} if most_jobs is None else {"most_jobs": most_jobs}))
+        self._start(Book(knowledge, self._note, complete, **({} if most_jobs is None else {"most_jobs": most_jobs})))
+
+    def _start(self, book: Book) -> None:
+        self.book = book
         self.pauses = _Pauses(self.book)
         self.groups, self.limits, self.leases = Groups(self.book), Limits(self.book), _Leases(self.book)
         self.keys, self.edges, self.batches = _Keys(self.book), _Edges(self.book), _Batches(self.book)
@@ -57,7 +60,12 @@ class Auditor:
             law.begin(changes, spans)
 
     def read(self, changes: Sequence[Change]) -> Transaction:
-        """Judges the changes of one transaction, in the order in which they were written."""
+        """Judges the changes of one transaction, in the order in which they were written. After a TRUNCATE of one of jobq's tables, begins
+        again without knowing any row."""
+        last = max((number for number, change in enumerate(changes) if isinstance(change.row, Truncation)), default=None)
+        if last is not None:
+            self._start(Book(self.book.knowledge, self._note, most_jobs=self.book.most_jobs))
+            changes = changes[last:]
         transaction = self.book.read(changes)
         for law in self.laws:
             law(transaction)

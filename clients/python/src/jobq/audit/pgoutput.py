@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Dict, List, Mapping, Tuple
 
-from .rows import FLAGS, NUMBERS, ROWS, UNCHANGED, Change
+from .rows import FLAGS, NUMBERS, ROWS, UNCHANGED, Change, Truncation
 
 POSTGRES_EPOCH = 946684800
 
@@ -34,6 +34,9 @@ class Reader:
             self._table(message)
         elif kind in b"IUD":
             self._row(lsn, message, kind)
+        elif kind == b"T":
+            self.number += 1
+            self.open.append(((lsn, self.number), Truncation(), True, False))
         return []
 
     def _table(self, message: bytes) -> None:

@@ -107,6 +107,10 @@ class Schedule(NamedTuple):
     last_job: Optional[int] = None
 
 
+class Truncation(NamedTuple):
+    """Stands for all rows of the tables that a TRUNCATE has emptied."""
+
+
 class Change(NamedTuple):
     place: Place      # position of the row's record
     commit: Place     # position of its transaction's commit

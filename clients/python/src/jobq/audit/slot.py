@@ -7,6 +7,7 @@ The slot ends with the connection.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -30,7 +31,8 @@ PUBLISHED = """
 SELECT t.tablename, t.attnames::text[] FROM pg_catalog.pg_publication_tables t
 WHERE t.pubname = ANY (%s) AND t.schemaname = 'jobq' AND t.rowfilter IS NULL"""
 LEFTOVERS = """
-SELECT p.pubname FROM pg_catalog.pg_publication p WHERE p.pubname ~ %s
+SELECT p.pubname FROM pg_catalog.pg_publication p
+WHERE p.pubname ~ %s AND pg_catalog.obj_description(p.oid, 'pg_publication') = 'temporary publication of jobq audit'
 AND NOT EXISTS (SELECT FROM pg_catalog.pg_stat_activity a WHERE a.pid::text = substring(p.pubname FROM '[0-9]+'))"""
 RETAINED = """
 SELECT pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_lsn(), s.restart_lsn)::bigint, (s.restart_lsn - '0/0')::bigint
@@ -52,8 +54,9 @@ class Slot:
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.connection = connection
-        self.pid = connection.info.backend_pid
-        self.name = f"{PUBLICATION}_{self.pid}"
+        # A pooler gives its clients other numbers than the server's process ids.
+        pid, = connection.execute("SELECT pg_catalog.pg_backend_pid()").fetchone() or (0,)
+        self.name = f"{PUBLICATION}_{pid}"
         self.publications: List[str] = []
         self.created: List[str] = []
         self.reader = Reader()
@@ -85,16 +88,20 @@ class Slot:
             self.publications = fixed
             self._check_published()
             return
-        for name in self._names(LEFTOVERS, f"^{PUBLICATION}_[0-9]+({ATTEMPTS})?$"):
-            _drop(self.connection, name)
-        self.publications = [self.name, self.name + ATTEMPTS]
         self.connection.execute(PATIENCE)
+        for name in self._names(LEFTOVERS, f"^{PUBLICATION}_[0-9]+({ATTEMPTS})?$"):
+            with contextlib.suppress(psycopg.errors.InsufficientPrivilege):   # another role has created it
+                _drop(self.connection, name)
+        self.publications = [self.name, self.name + ATTEMPTS]
         try:
             for name, statement in zip(self.publications, statements(*self.publications, self._identities())):
                 self.connection.execute(statement)
                 self.created.append(name)
+                self.connection.execute(sql.SQL("COMMENT ON PUBLICATION {} IS 'temporary publication of jobq audit'").format(sql.Identifier(name)))
             self.connection.execute("SET lock_timeout = 0")   # the creation of a slot waits for locks, too
-        except (psycopg.errors.InsufficientPrivilege, psycopg.errors.LockNotAvailable) as error:
+        except psycopg.errors.LockNotAvailable as error:
+            raise NotPossible(f"{_primary(error)} (hint: Try again when no VACUUM, DDL, or other maintenance of jobq's tables is running.)") from error
+        except psycopg.errors.InsufficientPrivilege as error:
             raise NotPossible(f"{_primary(error)} (hint: The owner of the tables of jobq can create the publications for you, once:"
                               f" {self.setup()})") from error
 
