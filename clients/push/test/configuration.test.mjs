@@ -27,7 +27,7 @@ test('the options have their defaults', () => {
 test('an error about a wrong value names the option', () => {
     const cases = [
         [() => parseConfiguration('{'), /^the file is not valid JSON/],
-        [() => parseConfiguration('[]'), /^option "configuration" must be an object/],
+        [() => parseConfiguration('[]'), /^the file must contain an object$/],
         [() => parsed({ endpoint: [] }), /^option "endpoint" is unknown; the options here are connection, allowedHosts/],
         [() => parsed({ connection: 'host=localhost' }), /^option "connection" must be a URL/],
         [() => parsed({ connection: 5 }), /^option "connection" must be a text/],

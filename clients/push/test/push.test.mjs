@@ -36,7 +36,8 @@ test('a job is posted with its headers, and completed with the answer', async ()
 
 test('an answer without a usable result completes the job without a result', async () => {
     const answers = [(response) => response.writeHead(204).end(), (response) => response.end('OK'), (response) => json(response, 200, 'x'.repeat(200)),
-        (response) => response.writeHead(201, { 'content-type': 'application/problem+json' }).end('{')];
+        (response) => response.writeHead(201, { 'content-type': 'application/problem+json' }).end('{'),
+        (response) => json(response, 200, { text: 'a\\\u0000' }), (response) => response.writeHead(200, { 'content-type': 'application/json' }).end('"\\ud800"')];
     const found = await receiver(({ data }, response) => answers[data](response));
     await pushing(configurationFor([endpointOf('results', found.url, { maxResponseBytes: 100 })]), async () => {
         const ids = await Promise.all(answers.map((_, place) => enqueue(pool, 'results', place, { kind: 'k' })));
@@ -45,7 +46,8 @@ test('an answer without a usable result completes the job without a result', asy
         assert.deepEqual(lines.slice(0, 2), [null, null]);
         assert.match(lines[2], /larger than maxResponseBytes/);
         assert.match(lines[3], /not valid JSON/);
-        assert.equal(found.requests.length, 4);
+        for (const line of lines.slice(4)) assert.match(line, /cannot store/);
+        assert.equal(found.requests.length, answers.length);
     });
 });
 
