@@ -13,8 +13,9 @@ use Test::More;
 my $node = preloaded('room', conf => ['jobq.max_limits = 512']);
 database($node, 'work');
 sub work { return value($node, 'work', $_[0]); }
-# A bucket of queue "long" is full again after 20 s, and a bucket of queue "short" after 1 ms.
-work(q{SELECT jobq_set_limit('long', '*', rate => 1, per => '20 s'), jobq_set_limit('short', '*', rate => 1000, per => '1 s')});
+# A bucket of queue "long" is full again after 20 s, and a bucket of queue "short" after 1 us, so that it is full when the next job of
+# the same claim needs its entry.
+work(q{SELECT jobq_set_limit('long', '*', rate => 1, per => '20 s'), jobq_set_limit('short', '*', rate => 1000000, per => '1 s')});
 
 sub enqueue
 {
