@@ -28,6 +28,8 @@ extern "C" {
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/plancat.h"
 #include "parser/parse_relation.h"
 #include "postmaster/bgworker.h"
 #include "replication/slot.h"
@@ -161,6 +163,15 @@ inline IndexScanDesc begin_index_scan(Relation table, Relation index, Snapshot s
     return index_beginscan(table, index, snapshot, nullptr, keys, 0);
 #else
     return index_beginscan(table, index, snapshot, keys, 0);
+#endif
+}
+
+// Returns the hook that the planner calls after it has collected the properties of a table.
+inline auto &table_hook() {
+#if PG_VERSION_NUM >= 190000
+    return build_simple_rel_hook;
+#else
+    return get_relation_info_hook;
 #endif
 }
 

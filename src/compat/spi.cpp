@@ -17,11 +17,12 @@
 #include "compat/followers.h"
 #include "compat/spi.h"
 
+#include <type_traits>
+
 extern "C" {
 #include "jit/jit.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
-#include "optimizer/plancat.h"
 #include "optimizer/planner.h"
 #include "utils/selfuncs.h"
 }
@@ -85,7 +86,7 @@ struct OwnQuery {
 OwnQuery own = {nullptr, nullptr, Planning::Free};
 
 planner_hook_type next_planner = nullptr;
-get_relation_info_hook_type next_info = nullptr;
+std::remove_reference_t<decltype(table_hook())> next_table_hook = nullptr;
 get_relation_stats_hook_type next_stats = nullptr;
 ExecutorStart_hook_type next_start = nullptr;
 
@@ -135,9 +136,18 @@ pg_noinline PlannedStmt *plan_switched(Query *query, const char *text, int curso
     return planned;
 }
 
-void take_for_large(PlannerInfo *root, Oid relation, bool inherits, RelOptInfo *table) {
-    if (next_info != nullptr) next_info(root, relation, inherits, table);
-    if (!plans_fixed) return;
+// The hook's arguments depend on the server version.
+[[maybe_unused]] RelOptInfo *table_in(PlannerInfo *, Oid, bool, RelOptInfo *table) { return table; }
+[[maybe_unused]] RelOptInfo *table_in(PlannerInfo *, RelOptInfo *table, RangeTblEntry *entry) {
+    return entry->rtekind == RTE_RELATION ? table : nullptr;
+}
+
+// Lets a Fixed statement be planned as for a large table. Used as table_hook().
+template <typename... Arguments>
+void take_for_large(Arguments... arguments) {
+    if (next_table_hook != nullptr) next_table_hook(arguments...);
+    RelOptInfo *table = table_in(arguments...);
+    if (!plans_fixed || table == nullptr) return;
     table->tuples = kRows;
     table->pages = kPages;
     table->allvisfrac = 0;
@@ -212,8 +222,8 @@ void install_query_hooks() {
     planner_hook = plan_uncompiled;
     next_start = ExecutorStart_hook;
     ExecutorStart_hook = note_start;
-    next_info = get_relation_info_hook;
-    get_relation_info_hook = take_for_large;
+    next_table_hook = table_hook();
+    table_hook() = take_for_large;
     next_stats = get_relation_stats_hook;
     get_relation_stats_hook = hide_statistics;
 }
