@@ -2,7 +2,10 @@
 SELECT jobq_enqueue('reinstall', '"old"') > 0 AS enqueued;
 SELECT payload FROM jobq_claim('reinstall');
 DROP EXTENSION jobq;
+-- The hint depends on the version of PostgreSQL.
+\set VERBOSITY terse
 SELECT jobq_enqueue('reinstall');
+\set VERBOSITY default
 SELECT to_regnamespace('jobq') IS NULL AS schema_is_gone;
 SELECT count(*) FROM pg_proc WHERE proname LIKE 'jobq%';
 
