@@ -56,8 +56,8 @@ sub position
 {
     value($node, 'postgres', 'CHECKPOINT');
     my %found;
-    @found{qw(xid oldest multi oldest_multi offset)} = split /\|/, value($node, 'postgres', q{
-        SELECT split_part(next_xid, ':', 1)::bigint << 32 | split_part(next_xid, ':', 2)::bigint, oldest_xid, next_multixact_id, oldest_multi_xid, next_multi_offset
+    @found{qw(xid oldest)} = split /\|/, value($node, 'postgres', q{
+        SELECT split_part(next_xid, ':', 1)::bigint << 32 | split_part(next_xid, ':', 2)::bigint, oldest_xid
         FROM pg_control_checkpoint()});
     return %found;
 }
@@ -75,12 +75,14 @@ sub make_file
     return;
 }
 
-# Restarts the server with these next IDs.
+# Restarts the server with these next IDs. Reads the others after the shutdown, because the background worker uses IDs until then.
 sub advance
 {
     my (%next) = @_;
-    my %now = position();
     $node->stop;
+    my ($control) = run_command([ 'pg_controldata', $node->data_dir ]);
+    my %now;
+    @now{qw(multi offset oldest_multi)} = map { $control =~ /^Latest checkpoint's $_: +(\d+)$/m ? $1 : die "no $_: $control" } qw(NextMultiXactId NextMultiOffset oldestMultiXid);
     %next = (multi => $now{multi}, offset => $now{offset}, %next);
     make_file('pg_xact', $next{xid});
     make_file('pg_multixact/offsets', $next{multi});
