@@ -1,6 +1,6 @@
 #!/bin/bash
 # make rpm: builds the package of rpm/jobq.spec from the committed files for the server of PG_CONFIG, checks it with rpmlint, and
-# compares the files that it installs with those of the Debian package for the same version, if `make deb` has built that package.
+# checks that it installs the same files as the Debian package for the same version, if `make deb` has built the Debian package.
 # The packages are left in build/rpm. On Debian, this tests the spec: dependencies have other names there and are not checked.
 set -euo pipefail
 cd "$(dirname "$0")/.."
