@@ -5,7 +5,7 @@ import process from 'node:process';
 import { after, test } from 'node:test';
 import { Cluster, ClusterWorker, combinedEnqueue, enqueue, enqueueJobs, enqueueMany } from '../src/index.js';
 import { ShardMap, bucketOf, parametersOf } from '../src/shard_map.js';
-import { becomesTrue, gate, lines, newDatabase, working } from './server.mjs';
+import { becomesTrue, countedGate, lines, newDatabase, working } from './server.mjs';
 
 const router = await newDatabase('router', 'jobq_router');
 const skip = !router && 'the server has no PL/Proxy';
@@ -150,23 +150,16 @@ test('if a shard has moved to another address, its jobs go through the router', 
 });
 
 test('a worker serves all shards within its slots, and those that are added later', { skip }, async () => {
-    const { opened, open } = gate();
-    let running = 0, most = 0;
-    const x = async () => {
-        running += 1;
-        most = Math.max(most, running);
-        await opened;
-        running -= 1;
-    };
+    const jobs = countedGate();
     await all("SELECT jobq_purge_queue('served')");
     for (const shard of shards.slice(0, 2)) await shard.query("SELECT jobq_enqueue('served', kind => 'x') FROM generate_series(1, 10)");
     const count = async (status) => (await all("SELECT count(*)::int AS n FROM jobq.jobs WHERE queue = 'served' AND status::text = $1", [status]))
         .reduce((sum, { n }) => sum + n, 0);
-    await working({ queue: 'served', slots: 4, handlers: { x }, connection: {}, waitTimeout: 3600 }, async (worker, logged) => {
-        await becomesTrue(() => running === 4);
-        open();
+    await working({ queue: 'served', slots: 4, handlers: { x: jobs.handler }, connection: {}, waitTimeout: 3600 }, async (worker, logged) => {
+        await becomesTrue(() => jobs.running === 4);
+        jobs.open();
         await becomesTrue(async () => await count('completed') === 20);
-        assert.equal(most, 4);
+        assert.equal(jobs.most, 4);
         await shards[2].query("SELECT jobq_enqueue('served', kind => 'x')");
         await becomesTrue(async () => await count('completed') === 21);
         assert.equal(await worker.stop(), true);

@@ -68,6 +68,19 @@ export function gate() {
     return { open, opened };
 }
 
+/** A handler that waits at a gate, and how many of its calls run now and ran at the same time at most. */
+export function countedGate() {
+    const { opened, open } = gate();
+    const counted = { open, running: 0, most: 0 };
+    counted.handler = async () => {
+        counted.running += 1;
+        counted.most = Math.max(counted.most, counted.running);
+        await opened;
+        counted.running -= 1;
+    };
+    return counted;
+}
+
 /** Lines instead of a log. */
 export function lines() {
     const all = [];

@@ -5,7 +5,7 @@ import process from 'node:process';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Cancelled, Fail, Release, Snooze, Worker, enqueue, enqueueMany, run } from '../src/index.js';
-import { becomesTrue, gate, lines, newDatabase, reaches, working } from './server.mjs';
+import { becomesTrue, countedGate, gate, lines, newDatabase, reaches, working } from './server.mjs';
 
 const database = await newDatabase('worker');
 const { pool } = database;
@@ -82,18 +82,11 @@ test('a slot that becomes free ends the wait of a worker', async () => {
 });
 
 test('a worker without slots claims no jobs until it has slots again', async () => {
-    const { opened, open } = gate();
+    const jobs = countedGate();
     const count = (status) => database.value("SELECT count(*)::int FROM jobq.jobs WHERE queue = 'no slots' AND status::text = $1", [status]);
     const waits = () => database.value(
         "SELECT count(*) FROM pg_stat_activity WHERE query ~ 'CALL jobq_wait' AND state = 'active' AND application_name LIKE 'jobq no slots %'");
-    let running = 0, most = 0;
-    const x = async () => {
-        running += 1;
-        most = Math.max(most, running);
-        await opened;
-        running -= 1;
-    };
-    await working({ queue: 'no slots', slots: 3, prefetch: 2, waitTimeout: 3600, handlers: { x } }, async (worker) => {
+    await working({ queue: 'no slots', slots: 3, prefetch: 2, waitTimeout: 3600, handlers: { x: jobs.handler } }, async (worker) => {
         for (const wrong of [-1, 4, 1.5, '1']) assert.throws(() => worker.setSlots(wrong), /setSlots\(\) needs a whole number from 0 to 3, but got/);
         await becomesTrue(async () => Number(await waits()) === 1);
         worker.setSlots(0);
@@ -101,44 +94,37 @@ test('a worker without slots claims no jobs until it has slots again', async () 
         await enqueueMany(pool, 'no slots', Array(9).fill({}), { kind: 'x' });
         // A second worker gets a job, and the first has claimed nothing by then.
         await working({ queue: 'no slots', slots: 1, handlers: { x: () => {} } }, () => becomesTrue(async () => await count('completed') === 9));
-        assert.equal(most, 0);
+        assert.equal(jobs.most, 0);
         await enqueueMany(pool, 'no slots', Array(9).fill({}), { kind: 'x' });
         worker.setSlots(1);
-        await becomesTrue(async () => running === 1 && await count('processing') === 3);      // two are prefetched
+        await becomesTrue(async () => jobs.running === 1 && await count('processing') === 3);      // two are prefetched
         worker.setSlots(0);
         await becomesTrue(async () => await count('processing') === 1);
         assert.equal(await database.value("SELECT sum(attempts)::int FROM jobq.jobs WHERE queue = 'no slots' AND status = 'pending'"), 0);
         worker.setSlots(3);
-        await becomesTrue(() => running === 3);
-        open();
+        await becomesTrue(() => jobs.running === 3);
+        jobs.open();
         await becomesTrue(async () => await count('completed') === 18);
     });
-    assert.equal(most, 3);
+    assert.equal(jobs.most, 3);
 });
 
 test('a worker prefetches jobs, and gives those back whose handlers have not started', async () => {
-    const { opened, open } = gate();
+    const jobs = countedGate();
     const count = (status) => database.value("SELECT count(*)::int FROM jobq.jobs WHERE queue = 'prefetch' AND status::text = $1", [status]);
     const ids = await enqueueMany(pool, 'prefetch', Array(12).fill({}), { kind: 'x' });
-    let running = 0, most = 0;
-    const x = async () => {
-        running += 1;
-        most = Math.max(most, running);
-        await opened;
-        running -= 1;
-    };
-    await working({ queue: 'prefetch', slots: 2, prefetch: 5, grace: 60, handlers: { x } }, async (worker) => {
+    await working({ queue: 'prefetch', slots: 2, prefetch: 5, grace: 60, handlers: { x: jobs.handler } }, async (worker) => {
         await becomesTrue(async () => await count('processing') === 7);
         await pool.query('SELECT jobq_cancel(id) FROM jobq.jobs WHERE id = $1', [ids[6].id]);
         const stopped = worker.stop();
         await becomesTrue(async () => await count('processing') === 2);
-        open();
+        jobs.open();
         assert.equal(await stopped, true);
     });
     assert.equal(await count('completed'), 2);
     assert.equal(await database.value("SELECT sum(attempts)::int FROM jobq.jobs WHERE queue = 'prefetch' AND status = 'pending'"), 0);
-    await working({ queue: 'prefetch', slots: 2, prefetch: 5, handlers: { x } }, () => becomesTrue(async () => await count('completed') === 11));
-    assert.deepEqual([most, await count('cancelled')], [2, 1]);
+    await working({ queue: 'prefetch', slots: 2, prefetch: 5, handlers: { x: jobs.handler } }, () => becomesTrue(async () => await count('completed') === 11));
+    assert.deepEqual([jobs.most, await count('cancelled')], [2, 1]);
 });
 
 test('a collision of the job\'s own transaction does not count as an attempt', async () => {
